@@ -1,0 +1,41 @@
+"""What a rule is: the names it cares about, its reason, its examples, and the function that plans its edits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from codemods.plan import FilePlan
+
+
+@dataclass(frozen=True)
+class Example:
+    """A whole small file before and after. The same text feeds the rule's tests and its page in docs/rules/."""
+
+    before: str
+    after: str  # equal to `before` where the rule refuses
+    source: str = "0.12"
+    target: str = "0.32"
+    refused: bool = False  # a finding of this rule's code is expected
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One job. `names` are the identifiers that make the rule apply: the byte search over files is made from them."""
+
+    code: str
+    name: str
+    summary: str
+    why: str
+    follows: str
+    names: frozenset[str]
+    plan: Callable[[FilePlan], None]
+    examples: tuple[Example, ...]
+    review: str = ""  # empty: safe. Otherwise what a person should look at, and why
+    requires: tuple[str, ...] = ()  # codes without which this rule must not run
+
+    @property
+    def safety(self) -> str:
+        return f"review: {self.review}" if self.review else "safe"
