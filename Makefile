@@ -1,0 +1,69 @@
+# Two commands for a bare machine that has Python 3.10 or newer and make:
+#   make migrate                 port a copy of the example plugin (MODELS=path for your own, TARGET=0.32 for one vLLM)
+#   make test                    every check of this project
+# and one for those who want the tests that need a real vLLM (about 6 GB, made once):
+#   make vllm
+
+MODELS = examples/orchard_vl_plugin
+TARGET =
+export MODELS TARGET
+
+VENV = .venv
+MIGRATED = build/migrated
+
+# The first interpreter that can make an environment. A shim that only says "not found" and a Python without ensurepip fail here.
+PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3.10 python; do \
+	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 \
+		&& { echo "$$python"; break; }; done)
+
+.PHONY: help migrate test vllm clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+migrate: $(VENV)/.base
+	@set -eu; \
+	fail() { echo "make migrate: $$1" >&2; exit 2; }; \
+	[ -n "$$MODELS" ] && [ -e "$$MODELS" ] || fail "MODELS=$$MODELS does not exist; give a file or a folder"; \
+	source=$$(realpath -- "$$MODELS"); \
+	mkdir -p $(MIGRATED); copies=$$(realpath $(MIGRATED)); \
+	case "$$source/" in "$$copies"/*) fail "MODELS=$$MODELS is itself a ported copy; give the original";; esac; \
+	case "$$copies/" in "$$source"/*) fail "MODELS=$$MODELS holds $(MIGRATED); give the folder of the models alone";; esac; \
+	copy="$(MIGRATED)/$$(basename -- "$$source")"; \
+	rm -rf -- "$$copy"; cp -RL -- "$$source" "$$copy"; \
+	set -- "$$copy" $${TARGET:+--target "$$TARGET"}; \
+	status=0; $(VENV)/bin/python -m codemods.migrate "$$@" --diff --quiet || status=$$?; \
+	[ $$status -le 1 ] || fail "vitport stopped with exit code $$status"; \
+	status=0; $(VENV)/bin/python -m codemods.migrate "$$@" || status=$$?; \
+	case $$status in \
+		0) echo "Ported copy: $$copy. Nothing is left to do by hand.";; \
+		1) echo "Ported copy: $$copy. FINDINGS REMAIN: the lines reported above need a person.";; \
+		*) fail "vitport stopped with exit code $$status";; \
+	esac
+
+test: $(VENV)/.test
+	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m ruff format --check .
+	$(VENV)/bin/python -m mypy
+	$(VENV)/bin/python -m pytest -n auto
+
+vllm: $(VENV)/.test
+	$(VENV)/bin/python -m tests.wheels
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/.base: pyproject.toml $(VENV)/bin/python
+	@echo "Installing vitport into $(VENV)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/bin/python
+	@echo "Installing vitport and its test tools into $(VENV)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.base
+
+$(VENV)/bin/python:
+	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.10 or newer with venv and ensurepip found; install one (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
