@@ -49,7 +49,7 @@ def discover(paths: Sequence[Path]) -> Discovery:
     search = _Search()
     roots = []
     for path in paths:
-        if os.path.isdir(path):
+        if _is_folder(path):
             roots.append(Path(os.path.realpath(path)))
             _walk(path, search)
         elif not os.path.lexists(path):
@@ -74,36 +74,40 @@ def discover(paths: Sequence[Path]) -> Discovery:
 
 def _walk(folder: Path, search: _Search) -> None:
     try:
-        with os.scandir(folder) as entries:
-            children = sorted(entries, key=lambda entry: entry.name)
+        children = sorted(folder.iterdir())
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
         search.errors.append(SourceError(folder, None, f"cannot be listed: {reason}", "see to its permissions"))
         return
-    for entry in children:
-        path = folder / entry.name
-        # Not is_dir() alone: it raises on a link that leads to itself.
-        if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(path)):
-            if why := _folder_skip_reason(entry):
+    for path in children:
+        if _is_folder(path):
+            if why := _folder_skip_reason(path):
                 search.skipped.append(Skipped(path, why))
             else:
                 _walk(path, search)
         elif path.suffix == SUFFIXES[0]:
-            if entry.name.startswith("."):
+            if path.name.startswith("."):
                 search.skipped.append(Skipped(path, "hidden"))
             else:
                 search.files.append(path)
 
 
-def _folder_skip_reason(entry: os.DirEntry[str]) -> str | None:
-    if entry.name.startswith("."):
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # below a folder that may not be entered
+
+
+def _folder_skip_reason(folder: Path) -> str | None:
+    if folder.name.startswith("."):
         return "hidden"
-    if entry.is_symlink():
+    if folder.is_symlink():
         # Inside a given path the folder is searched under its own name; outside, it is none of this run's business.
         return "symbolic link to a folder"
-    if entry.name in SKIPPED_FOLDERS:
-        return SKIPPED_FOLDERS[entry.name]
-    return next((what for mark, what in ENVIRONMENT_MARKS.items() if os.path.exists(os.path.join(entry, mark))), None)
+    if folder.name in SKIPPED_FOLDERS:
+        return SKIPPED_FOLDERS[folder.name]
+    return next((what for mark, what in ENVIRONMENT_MARKS.items() if os.path.lexists(folder / mark)), None)
 
 
 def _once(paths: Iterable[Path]) -> Iterator[Path]:

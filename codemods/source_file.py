@@ -52,12 +52,12 @@ class SourceFile:
         """Read a file the way Python would (PEP 263). Raises SourceError where it cannot be read or decoded."""
         try:
             # Opening a pipe would wait for a writer that never comes, so look at what it is first.
-            mode = os.stat(path).st_mode
+            mode = path.stat().st_mode
             if stat.S_ISDIR(mode):
                 raise SourceError(path, None, "is a directory, not a file", "give a file or the folder's own files")
             if not stat.S_ISREG(mode):
                 raise SourceError(path, None, "is not a regular file", "give a file that holds Python source")
-            with open(path, "rb") as handle:
+            with path.open("rb") as handle:
                 snapshot = os.fstat(handle.fileno())
                 raw = handle.read()
         except OSError as error:
@@ -181,7 +181,7 @@ def replace_file(
         if like:
             _adopt(temporary, like)
         before_replacing()
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -192,7 +192,7 @@ def _adopt(path: Path, like: os.stat_result) -> None:
     if hasattr(os, "chown") and (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
         with suppress(PermissionError):  # only root may give files away; the content and the mode are still right
             os.chown(path, like.st_uid, like.st_gid)
-    os.chmod(path, stat.S_IMODE(like.st_mode))
+    path.chmod(stat.S_IMODE(like.st_mode))
 
 
 def _declared(raw: bytes) -> tuple[str, int] | None:
@@ -238,7 +238,8 @@ def _decode(path: Path, raw: bytes, encoding: str) -> str:
             f"{byte} is not valid in the declared {encoding}",
             "correct the coding line, or save it as UTF-8",
         ) from error
-    if text.encode(encoding) != raw:
+    # UTF-8 has one spelling for a text; of the codecs a coding line may name, some have several.
+    if not encoding.startswith("utf-8") and text.encode(encoding) != raw:
         raise SourceError(path, 1, f"{encoding} cannot be written back byte for byte", "save the file as UTF-8 first")
     return text
 
@@ -252,7 +253,7 @@ def _reason(error: OSError) -> str:
 
 
 def _read_remedy(path: Path, error: OSError) -> str:
-    if isinstance(error, FileNotFoundError) and os.path.islink(path):
+    if isinstance(error, FileNotFoundError) and path.is_symlink():
         return "the symbolic link leads nowhere; repair or remove it"
     if isinstance(error, PermissionError):
         return "see to its permissions"
