@@ -223,7 +223,7 @@ def _decode(path: Path, raw: bytes, encoding: str) -> str:
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:
-        line = _line_at(raw, error.start)
+        line = _line_at(error.object, error.start)
         byte = f"byte 0x{error.object[error.start]:02x}"
         if encoding.startswith("utf-8"):
             raise SourceError(
