@@ -1,0 +1,85 @@
+"""The report for an issue or a pull request: what is left, as boxes to tick, then what was done, folded away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from codemods.findings import FileReport, Report, Severity
+from codemods.reports import counts
+
+_CODE_SPAN = re.compile(r"(`[^`]*`)")
+_SPECIAL = re.compile(r"([\\*_<\[])")
+
+
+def render(report: Report) -> str:
+    sections = [_head(report), _findings(report), _failures(report), _rewrites(report)]
+    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f"# Port to vLLM {report.target}"
+    yield ""
+    yield f"By vitport {report.version}: {counts.result(report)}."
+    yield ""
+    yield f"- files: {counts.files(report)}"
+    yield f"- sites: {counts.sites(report)}"
+    yield f"- findings: {counts.findings(report)}"
+
+
+def _findings(report: Report) -> Iterator[str]:
+    files = [file for file in report.files if file.findings]
+    if files:
+        yield "## Left for a person"
+    for file in files:
+        yield ""
+        yield f"### {_code(file.path)}"
+        yield ""
+        for finding in file.findings:
+            box = "" if finding.severity is Severity.NOTE else "[ ] "
+            grade = f"**{finding.severity.value}** {_code(finding.code)}"
+            yield f"- {box}line {finding.line}, {grade}: {_text(finding.message)}"
+            yield f"  - to do: {_text(finding.remedy)}"
+
+
+def _failures(report: Report) -> Iterator[str]:
+    files = [file for file in report.files if file.error is not None]
+    if files:
+        yield "## Failed, left as they were"
+        yield ""
+    for file in files:
+        yield f"- [ ] {_text(file.error or '')}"
+
+
+def _rewrites(report: Report) -> Iterator[str]:
+    files = [file for file in report.files if file.rewrites]
+    if not files:
+        return
+    total = sum(len(file.rewrites) for file in files)
+    yield "## Rewritten" if not report.dry_run else "## Would be rewritten"
+    yield ""
+    yield f"<details><summary>{total} rewrites in {len(files)} files</summary>"
+    for file in files:
+        yield ""
+        yield from _file(file)
+    yield ""
+    yield "</details>"
+
+
+def _file(file: FileReport) -> Iterator[str]:
+    yield f"### {_code(file.path)}" + (f", written for vLLM {file.source}" if file.source else "")
+    yield ""
+    for rewrite in file.rewrites:
+        about = _text(f"follows {rewrite.follows}; {rewrite.safety}")
+        yield f"- line {rewrite.line}, {_code(rewrite.code)}: {_text(rewrite.message)} ({about})"
+
+
+def _code(text: str) -> str:
+    fence = "``" if "`" in text else "`"
+    return f"{fence}{text}{fence}"
+
+
+def _text(text: str) -> str:
+    """Names such as __init__ stay themselves outside code spans."""
+    parts = _CODE_SPAN.split(text)
+    return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)
