@@ -76,7 +76,7 @@ def _rules(report: Report) -> Iterator[str]:
     used = Counter((r.code, r.safety, r.follows) for file in report.files for r in file.rewrites)
     yield "rules used"
     for (code, safety, follows), times in sorted(used.items()):
-        yield f"  {code}  {times}x, follows {follows}; {safety}"
+        yield f"  {code}  {times}x, {safety}; follows {follows}"
 
 
 def _summary(report: Report) -> Iterator[str]:

@@ -70,7 +70,7 @@ def _file(file: FileReport) -> Iterator[str]:
     yield f"### {_code(file.path)}" + (f", written for vLLM {file.source}" if file.source else "")
     yield ""
     for rewrite in file.rewrites:
-        about = _text(f"follows {rewrite.follows}; {rewrite.safety}")
+        about = _text(f"{rewrite.safety}; follows {rewrite.follows}")
         yield f"- line {rewrite.line}, {_code(rewrite.code)}: {_text(rewrite.message)} ({about})"
 
 

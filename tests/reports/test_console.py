@@ -33,8 +33,8 @@ models/refused.py: not rewritten
       to do: write it by hand
 
 rules used
-  VA1  2x, follows vLLM 0.13 (#1); safe
-  VA2  1x, follows vLLM 0.13 (#1); review: the scale
+  VA1  2x, safe; follows vLLM 0.13 (#1)
+  VA2  1x, review: the scale; follows vLLM 0.13 (#1)
 
 files     6 = 1 rewritten, 2 unchanged, 2 needs-attention, 1 failed
 sites     7 = 3 rewritten, 3 refused, 1 irrelevant

@@ -46,12 +46,12 @@ By vitport 1.2.3: some files failed, each named in an error (exit code 2).
 
 ### `models/done.py`, written for vLLM 0.12.0
 
-- line 3, `VA1`: OldAttention becomes NewAttention (follows vLLM 0.13 (#1); safe)
-- line 12, `VA2`: OldAttention becomes NewAttention (follows vLLM 0.13 (#1); review: the scale)
+- line 3, `VA1`: OldAttention becomes NewAttention (safe; follows vLLM 0.13 (#1))
+- line 12, `VA2`: OldAttention becomes NewAttention (review: the scale; follows vLLM 0.13 (#1))
 
 ### `models/part.py`, written for vLLM 0.11.2
 
-- line 7, `VA1`: OldAttention becomes NewAttention (follows vLLM 0.13 (#1); safe)
+- line 7, `VA1`: OldAttention becomes NewAttention (safe; follows vLLM 0.13 (#1))
 
 </details>
 """
