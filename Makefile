@@ -25,6 +25,7 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 # The difference first, then the port itself: its report, its errors and its exit code are the ones that count.
+# A Python that breaks off ends with 1 too, so that code means findings only where the report was written.
 migrate: $(VENV)/.base
 	@set -eu; \
 	fail() { echo "make migrate: $$1" >&2; exit 2; }; \
@@ -33,16 +34,17 @@ migrate: $(VENV)/.base
 	mkdir -p $(MIGRATED); copies=$$(realpath $(MIGRATED)); \
 	case "$$source/" in "$$copies"/*) fail "MODELS=$$MODELS is itself a ported copy; give the original";; esac; \
 	case "$$copies/" in "$$source"/*) fail "MODELS=$$MODELS holds $(MIGRATED); give the folder of the models alone";; esac; \
-	copy="$(MIGRATED)/$$(basename -- "$$source")"; \
-	rm -rf -- "$$copy"; cp -RL -- "$$source" "$$copy"; \
+	copy="$(MIGRATED)/$$(basename -- "$$source")"; report="$$copy.report.md"; \
+	rm -rf -- "$$copy" "$$report"; cp -RL -- "$$source" "$$copy"; \
 	set -- "$$copy" $${TARGET:+--target "$$TARGET"}; \
 	$(VENV)/bin/python -m codemods.migrate "$$@" --diff --quiet 2>/dev/null || true; \
-	status=0; $(VENV)/bin/python -m codemods.migrate "$$@" || status=$$?; \
+	status=0; $(VENV)/bin/python -m codemods.migrate "$$@" --report "$$report" || status=$$?; \
+	if [ -e "$$report" ]; then echo "Ported copy: $$copy, its report: $$report"; elif [ $$status -eq 1 ]; then status=3; fi; \
 	case $$status in \
-		0) echo "Ported copy: $$copy. Nothing is left to do by hand.";; \
-		1) echo "Ported copy: $$copy. FINDINGS REMAIN: the lines reported above need a person.";; \
-		2) fail "not all of $$copy could be ported: see the errors above";; \
-		*) fail "vitport stopped with exit code $$status";; \
+		0) echo "Nothing is left to do by hand.";; \
+		1) echo "FINDINGS REMAIN: the lines reported above need a person.";; \
+		2) fail "not everything could be ported, see the errors above";; \
+		*) fail "vitport broke off, see above";; \
 	esac
 
 test: $(VENV)/.test

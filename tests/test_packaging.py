@@ -118,13 +118,16 @@ def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path):
     assert {name for name in names if ".dist-info/" not in name} == files
 
 
-# The make commands, with a vitport that writes one line into what it is given and ends with the code it is told to.
+# The make commands, with a vitport that rewrites one file of what it is given and ends as it is told to.
 FAKE_PYTHON = """#!/bin/sh
 [ "$1" = -m ] || exit 0
 shift 2
 echo "vitport $*"
-case " $* " in *" --diff "*) ;; *) echo "ported" > "$1/model.py" ;; esac
-exit "$FAKE_STATUS"
+case "$FAKE $*" in
+  *" --diff "*) ;;
+  breaks*) exit 1 ;;
+  *) echo "ported" > "$1/model.py"; for report; do :; done; touch "$report"; exit "$FAKE" ;;
+esac
 """
 
 Make = Callable[..., subprocess.CompletedProcess[str]]
@@ -142,7 +145,7 @@ def make(tmp_path: Path) -> Make:
     python.chmod(0o755)
     (environment / ".base").touch()
 
-    def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, status: int | str = 0) -> subprocess.CompletedProcess[str]:
         places = [f"VENV={environment}", f"MIGRATED={tmp_path / 'migrated'}"]
         command = [
             "make",
@@ -150,7 +153,7 @@ def make(tmp_path: Path) -> Make:
             *arguments,
             *(place for place in places if place[:5] not in str(arguments)),
         ]
-        variables = {**os.environ, "FAKE_STATUS": str(status), "MAKEFLAGS": ""}
+        variables = {**os.environ, "FAKE": str(status), "MAKEFLAGS": ""}
         return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
 
     return run
@@ -207,7 +210,13 @@ def test_findings_that_remain_are_shown_and_are_no_failure(make: Make, models: P
 def test_a_run_that_could_not_read_its_input_fails(make: Make, models: Path):
     result = make("migrate", f"MODELS={models}", status=2)
     assert result.returncode != 0
-    assert "could be ported: see the errors above" in result.stderr
+    assert "not everything could be ported" in result.stderr
+
+
+def test_a_run_that_broke_off_fails(make: Make, models: Path):
+    result = make("migrate", f"MODELS={models}", status="breaks")
+    assert result.returncode != 0
+    assert "vitport broke off" in result.stderr
 
 
 @pytest.mark.parametrize("inside", ["", "sub"])
