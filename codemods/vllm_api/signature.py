@@ -1,0 +1,96 @@
+"""How a callable may be called: its parameters without annotations or default values, and whether a call binds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+
+class Kind(str, Enum):
+    """How an argument reaches a parameter."""
+
+    POSITIONAL_ONLY = "positional-only"
+    POSITIONAL = "positional"  # or by keyword
+    KEYWORD_ONLY = "keyword-only"
+    ARGS = "args"  # `*args`
+    KWARGS = "kwargs"  # `**kwargs`
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter as a caller sees it."""
+
+    name: str
+    kind: Kind
+    has_default: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Parameters in order, as the caller writes the arguments: `self` and `cls` are not among them."""
+
+    parameters: tuple[Parameter, ...]
+
+    @staticmethod
+    def parse(text: str) -> Signature:
+        """From blank-separated text: `a`, `b=` (has a default), `/`, `*`, `*args`, `**kwargs`."""
+        found: list[Parameter] = []
+        kind = Kind.POSITIONAL
+        for token in text.split():
+            if token == "/":
+                found = [Parameter(p.name, Kind.POSITIONAL_ONLY, p.has_default) for p in found]
+            elif token == "*":
+                kind = Kind.KEYWORD_ONLY
+            elif token.startswith("**"):
+                found.append(Parameter(token[2:], Kind.KWARGS, False))
+            elif token.startswith("*"):
+                found.append(Parameter(token[1:], Kind.ARGS, False))
+                kind = Kind.KEYWORD_ONLY
+            else:
+                found.append(Parameter(token.rstrip("="), kind, token.endswith("=")))
+        return Signature(tuple(found))
+
+    def __contains__(self, name: str) -> bool:
+        """Whether an argument may be passed by this keyword to a parameter of its own."""
+        return name in self._by_keyword
+
+    @cached_property
+    def _by_position(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.parameters if p.kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL))
+
+    @cached_property
+    def _by_keyword(self) -> frozenset[str]:
+        return frozenset(p.name for p in self.parameters if p.kind in (Kind.POSITIONAL, Kind.KEYWORD_ONLY))
+
+    def _takes_any(self, kind: Kind) -> bool:
+        return any(p.kind is kind for p in self.parameters)
+
+    def binds(
+        self, positional: int, keywords: Iterable[str], star: bool = False, double_star: bool = False
+    ) -> str | None:
+        """None when a call with so many positional arguments and these keywords binds, else one sentence why it does not.
+
+        `star` and `double_star` say that the call also unpacks `*x` or `**x`; what those may hold is given the benefit of the
+        doubt, so only calls that cannot bind are refused.
+        """
+        keywords = tuple(keywords)
+        if positional > len(self._by_position) and not self._takes_any(Kind.ARGS):
+            return f"it takes at most {len(self._by_position)} positional arguments, {positional} are given"
+        filled = self._by_position[:positional]
+        twice = [p.name for p in filled if p.name in keywords and p.kind is Kind.POSITIONAL]
+        if twice:
+            return f"'{twice[0]}' is given by position and by keyword"
+        if not self._takes_any(Kind.KWARGS):
+            unknown = [name for name in keywords if name not in self._by_keyword]
+            if unknown:
+                return f"it has no parameter '{unknown[0]}'"
+        for parameter in self.parameters:
+            if parameter.has_default or parameter in filled or parameter.kind in (Kind.ARGS, Kind.KWARGS):
+                continue
+            named = parameter.kind is not Kind.POSITIONAL_ONLY and (parameter.name in keywords or double_star)
+            placed = parameter.kind is not Kind.KEYWORD_ONLY and star
+            if not named and not placed:
+                return f"it needs '{parameter.name}'"
+        return None
