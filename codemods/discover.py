@@ -53,7 +53,7 @@ def discover(paths: Sequence[Path]) -> Discovery:
             roots.append(Path(os.path.realpath(path)))
             _walk(path, search)
         elif not os.path.lexists(path):
-            search.errors.append(SourceError(path, None, "no such file or folder", "see to the path"))
+            search.errors.append(SourceError(path, None, "no such file or folder", "check the path"))
         elif path.suffix not in SUFFIXES:
             search.errors.append(
                 SourceError(path, None, "is not a Python file", "give .py or .pyi files, or folders that hold some")
@@ -77,7 +77,7 @@ def _walk(folder: Path, search: _Search) -> None:
         children = sorted(folder.iterdir())
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
-        search.errors.append(SourceError(folder, None, f"cannot be listed: {reason}", "see to its permissions"))
+        search.errors.append(SourceError(folder, None, f"cannot be listed: {reason}", "check its permissions"))
         return
     for path in children:
         if _is_folder(path):

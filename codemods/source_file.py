@@ -115,7 +115,7 @@ class SourceFile:
                 self.path,
                 None,
                 f"cannot be written: {_reason(error)}",
-                "see to its folder's permissions and free space",
+                "check its folder's permissions and free space",
             ) from error
 
     def _check_unchanged(self, real: Path) -> None:
@@ -256,5 +256,5 @@ def _read_remedy(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError) and path.is_symlink():
         return "the symbolic link leads nowhere; repair or remove it"
     if isinstance(error, PermissionError):
-        return "see to its permissions"
-    return "see to the path"
+        return "check its permissions"
+    return "check the path"

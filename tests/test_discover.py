@@ -130,7 +130,7 @@ class TestErrors:
     def test_a_missing_path(self) -> None:
         touch("a.py")
         discovery = discover([Path("gone"), Path("a.py"), Path("gone")])
-        assert self.lines(discovery) == ["gone: no such file or folder; see to the path"]
+        assert self.lines(discovery) == ["gone: no such file or folder; check the path"]
         assert discovery.files == (Path("a.py"),)
 
     def test_a_given_file_that_is_not_python(self) -> None:
@@ -150,7 +150,7 @@ class TestErrors:
 
         monkeypatch.setattr(Path, "iterdir", refuse)
         discovery = discover([Path("m")])
-        assert self.lines(discovery) == ["m/shut: cannot be listed: permission denied; see to its permissions"]
+        assert self.lines(discovery) == ["m/shut: cannot be listed: permission denied; check its permissions"]
         assert discovery.files == (Path("m/a.py"),)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root enters every folder")
@@ -159,7 +159,7 @@ class TestErrors:
         Path("m/shut").chmod(0)
         try:
             assert self.lines(discover([Path("m")])) == [
-                "m/shut: cannot be listed: permission denied; see to its permissions"
+                "m/shut: cannot be listed: permission denied; check its permissions"
             ]
         finally:
             Path("m/shut").chmod(0o700)

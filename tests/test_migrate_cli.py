@@ -501,7 +501,7 @@ def test_a_missing_path_is_one_line_and_the_rest_goes_on() -> None:
     good = write("m/a.py")
     done = port("gone", "m")
     assert done.returncode == 2
-    assert done.stderr == "error: gone: no such file or folder; see to the path\n"
+    assert done.stderr == "error: gone: no such file or folder; check the path\n"
     assert ported(good.read_bytes())
 
 

@@ -141,7 +141,7 @@ class TestNotAFile:
 
         monkeypatch.setattr(Path, "open", forbid)
         error = refused(path)
-        assert (error.message, error.remedy) == ("cannot be read: permission denied", "see to its permissions")
+        assert (error.message, error.remedy) == ("cannot be read: permission denied", "check its permissions")
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
     def test_forbidden_by_mode(self, tmp_path: Path) -> None:
