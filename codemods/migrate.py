@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from codemods.rule import Rule
     from codemods.run import Options
 
+BROKE_OFF = 2
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 _DESCRIPTION = """\
@@ -39,7 +40,7 @@ examples:
 exit codes:
   0    nothing left to do
   1    findings remain for a person; with --check or --diff also: files would change
-  2    some input could not be read, parsed or written, or the command line is wrong; other files are done
+  2    some input could not be read, parsed or written, or bad usage; other files are done
   130  interrupted; every file is whole, either as it was or as ported
 """
 
@@ -61,6 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         count = f" after {progress.done} of {progress.total} files" if progress.total else ""
         print(f"vitport: interrupted{count}; every file is whole, run again to go on", file=sys.stderr)
         return INTERRUPTED
+    except Exception:
+        # Left to itself Python would end with 1, which says that all went well and findings remain.
+        from traceback import print_exc
+
+        print_exc()
+        print("vitport: broke off, which is a fault of vitport; every file is whole", file=sys.stderr)
+        return BROKE_OFF
 
 
 def _run(paths: Sequence[Path], options: Options, progress: Progress) -> Report:

@@ -110,6 +110,18 @@ class TestExitCodes:
         assert port("m").returncode == 2
         assert ported(good.read_bytes())
 
+    def test_2_for_a_fault_of_its_own(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr("codemods.run.migrate", fail)
+        assert main(["m"]) == 2
+        *trace, last = capsys.readouterr().err.splitlines()
+        assert trace[-1] == "RuntimeError: a bug"
+        assert last == "vitport: broke off, which is a fault of vitport; every file is whole"
+
     def test_2_for_bad_usage(self) -> None:
         assert command("--no-such-flag").returncode == 2
 
