@@ -25,7 +25,6 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 # The difference first, then the port itself: its report, its errors and its exit code are the ones that count.
-# A Python that breaks off ends with 1 too, so that code means findings only where the report was written.
 migrate: $(VENV)/.base
 	@set -eu; \
 	fail() { echo "make migrate: $$1" >&2; exit 2; }; \
@@ -39,12 +38,10 @@ migrate: $(VENV)/.base
 	set -- "$$copy" $${TARGET:+--target "$$TARGET"}; \
 	$(VENV)/bin/python -m codemods.migrate "$$@" --diff --quiet 2>/dev/null || true; \
 	status=0; $(VENV)/bin/python -m codemods.migrate "$$@" --report "$$report" || status=$$?; \
-	if [ -e "$$report" ]; then echo "Ported copy: $$copy, its report: $$report"; elif [ $$status -eq 1 ]; then status=3; fi; \
 	case $$status in \
-		0) echo "Nothing is left to do by hand.";; \
-		1) echo "FINDINGS REMAIN: the lines reported above need a person.";; \
-		2) fail "not everything could be ported, see the errors above";; \
-		*) fail "vitport broke off, see above";; \
+		0) echo "Ported copy: $$copy, its report: $$report. Nothing is left to do by hand.";; \
+		1) echo "Ported copy: $$copy, its report: $$report. FINDINGS REMAIN: the lines reported above need a person.";; \
+		*) fail "not everything in $$copy could be ported, see the errors above";; \
 	esac
 
 test: $(VENV)/.test

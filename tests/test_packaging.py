@@ -123,11 +123,8 @@ FAKE_PYTHON = """#!/bin/sh
 [ "$1" = -m ] || exit 0
 shift 2
 echo "vitport $*"
-case "$FAKE $*" in
-  *" --diff "*) ;;
-  breaks*) exit 1 ;;
-  *) echo "ported" > "$1/model.py"; for report; do :; done; touch "$report"; exit "$FAKE" ;;
-esac
+case " $* " in *" --diff "*) ;; *) echo "ported" > "$1/model.py" ;; esac
+exit "$FAKE"
 """
 
 Make = Callable[..., subprocess.CompletedProcess[str]]
@@ -145,7 +142,7 @@ def make(tmp_path: Path) -> Make:
     python.chmod(0o755)
     (environment / ".base").touch()
 
-    def run(*arguments: str, status: int | str = 0) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         places = [f"VENV={environment}", f"MIGRATED={tmp_path / 'migrated'}"]
         command = [
             "make",
@@ -210,13 +207,7 @@ def test_findings_that_remain_are_shown_and_are_no_failure(make: Make, models: P
 def test_a_run_that_could_not_read_its_input_fails(make: Make, models: Path):
     result = make("migrate", f"MODELS={models}", status=2)
     assert result.returncode != 0
-    assert "not everything could be ported" in result.stderr
-
-
-def test_a_run_that_broke_off_fails(make: Make, models: Path):
-    result = make("migrate", f"MODELS={models}", status="breaks")
-    assert result.returncode != 0
-    assert "vitport broke off" in result.stderr
+    assert "could be ported, see the errors above" in result.stderr
 
 
 @pytest.mark.parametrize("inside", ["", "sub"])
