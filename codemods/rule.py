@@ -35,6 +35,7 @@ class Rule:
     examples: tuple[Example, ...]
     review: str = ""  # empty: safe. Otherwise what a person should look at, and why
     requires: tuple[str, ...] = ()  # codes without which this rule must not run
+    sweeps: bool = False  # runs again with its like until nothing more dies
 
     @property
     def safety(self) -> str:

@@ -1,7 +1,34 @@
-"""The ordered list of rules, read from top to bottom by a run."""
+"""The ordered list of rules, read from top to bottom by a run. Consecutive sweeping rules repeat until nothing changes."""
 
 from __future__ import annotations
 
 from codemods.rule import Rule
+from codemods.rules import (
+    backend_choice,
+    backend_enum,
+    backend_override,
+    dead_code,
+    dead_parameters,
+    dispatch_chain,
+    encoder_attention_call,
+    max_seqlen,
+    moved_imports,
+    multi_head_attention,
+    tower_backend,
+    xformers_lengths,
+)
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    multi_head_attention.RULE,
+    dispatch_chain.RULE,
+    backend_choice.RULE,
+    encoder_attention_call.RULE,
+    tower_backend.RULE,
+    max_seqlen.RULE,
+    backend_override.RULE,
+    xformers_lengths.RULE,
+    dead_parameters.RULE,
+    dead_code.RULE,
+    backend_enum.RULE,
+    moved_imports.RULE,
+)

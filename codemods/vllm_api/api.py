@@ -56,8 +56,8 @@ class Api:
     def names(self, module: str) -> store.Names | None:
         """Every name of a module with its origin (see `store.Names`); None when there is no such module. Not to be changed."""
         if module not in self._names_of:
-            changes = store.names_changes(releases()).get(module, ())
-            self._names_of[module] = store.replay(changes, self._until, store.apply_names)
+            changes = store.names_changes(releases())
+            self._names_of[module] = store.replay(module, changes, self._until, store.apply_names)
         return self._names_of[module]
 
     def modules(self) -> tuple[str, ...]:
@@ -129,9 +129,9 @@ class Api:
         place = self._place(qualified)
         for module, name in self._mro(*place) if place else ():
             facts = self._facts(module)
-            found.update(facts.get(name + ":", ":")[1:].split())
             found.update(facts.get(name + "#", "#")[1:].split())
-            found.update(key[len(name) + 1 :] for key in facts if key.startswith(name + "."))
+            found.update(parameter.name for parameter in Signature.parse(facts.get(name + "{", "{")[1:]).parameters)
+            found.update(key[len(name) + 1 :] for key in facts if key.startswith((name + ".", name + ":")))
         return frozenset(found)
 
     def enum_members(self, qualified: str) -> tuple[str, ...]:
@@ -141,8 +141,8 @@ class Api:
 
     def _facts(self, module: str) -> store.Facts:
         if module not in self._facts_of:
-            changes = store.facts_changes(releases()).get(module, ())
-            self._facts_of[module] = store.replay(changes, self._until, store.apply_facts) or {}
+            changes = store.facts_changes(releases())
+            self._facts_of[module] = store.replay(module, changes, self._until, store.apply_facts) or {}
         return self._facts_of[module]
 
     def _place(self, qualified: str) -> tuple[str, str] | None:
@@ -160,7 +160,7 @@ class Api:
             origin = (self.names(module) or {}).get(head)
             alias = self._facts(module).get(head, "") if origin == store.HERE else ""
             if alias.startswith("="):
-                origin = _expand(module, alias[1:])
+                origin = store.expand(module, alias[1:])
             elif origin == store.HERE:
                 return module, path
             if origin is None or origin == store.OUTSIDE:
@@ -170,7 +170,7 @@ class Api:
 
     def _bases(self, module: str, name: str) -> tuple[str, ...]:
         text = self._facts(module).get(name, "")
-        return tuple(_expand(module, base) for base in text[1:].split()) if text.startswith("<") else ()
+        return tuple(store.expand(module, base) for base in text[1:].split()) if text.startswith("<") else ()
 
     def _mro(self, module: str, name: str) -> list[tuple[str, str]]:
         """The class and its bases inside vLLM, nearest first (a base shared by several comes after all of them)."""
@@ -201,16 +201,11 @@ class Api:
                     return None
                 continue
             facts = self._facts(owner)
-            for method in ("__init__", "__new__"):
-                text = facts.get(f"{owner_name}.{method}")
-                if text is not None and not (method == "__new__" and "**" in text):
+            for key in (f"{owner_name}.__init__", owner_name + "{", f"{owner_name}.__new__"):
+                text = facts.get(key)
+                if text is not None and not (key.endswith("__new__") and "**" in text):
                     return Signature.parse(text[1:])
         return Signature(())
-
-
-def _expand(module: str, short: str) -> str:
-    """`@C` (of the same module) and `.config.C` (of vLLM) in full."""
-    return f"{module}.{short[1:]}" if short.startswith("@") else f"vllm{short}" if short.startswith(".") else short
 
 
 def introduced(module: str, name: str) -> str | None:

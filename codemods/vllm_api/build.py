@@ -105,10 +105,12 @@ def add(version: str, names: Mapping[str, store.Names], facts: Mapping[str, stor
 
 def committed(version: str) -> tuple[dict[str, store.Names], dict[str, store.Facts]]:
     """Names and signatures of a release as the index has them."""
-    until = {release for release in releases() if version_key(release) <= version_key(version)}
-    names = ((m, store.replay(c, until, store.apply_names)) for m, c in store.names_changes(releases()).items())
-    facts = ((m, store.replay(c, until, store.apply_facts)) for m, c in store.facts_changes(releases()).items())
-    return {m: s for m, s in names if s is not None}, {m: s for m, s in facts if s is not None}
+    until = frozenset(release for release in releases() if version_key(release) <= version_key(version))
+    names = store.names_changes(releases())
+    facts = store.facts_changes(releases())
+    all_names = ((module, store.replay(module, names, until, store.apply_names)) for module in names)
+    all_facts = ((module, store.replay(module, facts, until, store.apply_facts)) for module in facts)
+    return {m: s for m, s in all_names if s is not None}, {m: s for m, s in all_facts if s is not None}
 
 
 def _check(version: str, cache: Path) -> int:

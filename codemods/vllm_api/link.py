@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from codemods.vllm_api import store
 from codemods.vllm_api.source import Class, Module
@@ -53,27 +53,26 @@ def _names(name: str, modules: Mapping[str, Module], above: frozenset[str]) -> s
 def facts(modules: Mapping[str, Module], exported: Mapping[str, store.Names]) -> dict[str, store.Facts]:
     """Module -> signatures, for the modules in scope (see `_scope`) and for bases of their classes wherever those live."""
     linker = _Linker(modules, exported)
-    signed = linker.scope()
+    whole, single = linker.scope()
     found: dict[str, store.Facts] = {}
-    wanted: list[tuple[str, str]] = []
-    for name in sorted(signed):
+    classes: list[tuple[str, str]] = []
+    for name, wanted in sorted([*((name, None) for name in whole), *single.items()], key=lambda item: item[0]):
         module = modules[name]
-        own = found[name] = {function: f"({text}" for function, text in module.functions.items()}
+        own = found[name] = {
+            function: f"({text}" for function, text in module.functions.items() if wanted is None or function in wanted
+        }
         for alias, target in module.aliases.items():
-            if alias not in own and alias not in module.classes:
-                place = linker.place(target)
-                if place is not None and place != (name, alias):
-                    own[alias] = "=" + _short(name, ".".join(place))
-        wanted += [(name, owner) for owner in module.classes]
+            place = linker.place(target) if wanted is None or alias in wanted else None
+            if place is not None and place != (name, alias) and alias not in {*own, *module.classes}:
+                own[alias] = "=" + _short(name, ".".join(place))
+        classes += [(name, owner) for owner in module.classes if wanted is None or owner in wanted]
     done = set()
-    while wanted:
-        place = wanted.pop()
-        if place in done:
-            continue
-        done.add(place)
-        module_name, class_name = place
-        found.setdefault(module_name, {}).update(linker.class_facts(module_name, class_name))
-        wanted += linker.bases(module_name, class_name)
+    while classes:
+        place = classes.pop()
+        if place not in done:
+            done.add(place)
+            found.setdefault(place[0], {}).update(linker.class_facts(*place))
+            classes += linker.bases(*place)
     return {name: own for name, own in found.items() if own}
 
 
@@ -82,19 +81,29 @@ class _Linker:
         self._modules = modules
         self._exported = exported
 
-    def scope(self) -> set[str]:
-        """`GROUND`, the vision files, and every module that a vision file imports from (to where the names are defined)."""
-        vision = {name for name in self._modules if MODELS.match(name) and any(map(VISION.match, self._sources(name)))}
-        used = {source for name in vision for source in self._sources(name)}
-        return {name for name in self._modules if GROUND.match(name)} | vision | used
+    def scope(self) -> tuple[set[str], dict[str, set[str]]]:
+        """Modules signed whole (`GROUND` and the vision files), and of the others the names that vision files import."""
+        vision = set()
+        for name in self._modules:
+            if MODELS.match(name) and any(VISION.match(module) for module, _ in self._imports(name)):
+                vision.add(name)
+        whole = {name for name in self._modules if GROUND.match(name)} | vision
+        single: dict[str, set[str]] = {}
+        for name in vision:
+            for module, imported in self._imports(name):
+                if module not in whole:
+                    single.setdefault(module, set()).add(imported)
+        return whole, single
 
-    def _sources(self, name: str) -> set[str]:
-        found = set()
+    def _imports(self, name: str) -> Iterator[tuple[str, str]]:
+        """(module that defines it, name there) of everything a module imports from vLLM; ("module", "") for a module."""
         for origin in self._exported[name].values():
-            if origin not in (store.HERE, store.OUTSIDE):
+            if origin in self._modules:
+                yield origin, ""
+            elif origin not in (store.HERE, store.OUTSIDE):
                 place = self.place(origin)
-                found.add(place[0] if place else origin)
-        return found & self._modules.keys()
+                if place is not None:
+                    yield place
 
     def place(self, qualified: str) -> tuple[str, str] | None:
         """(module that defines the dotted name, name there), through re-exports; None outside vLLM or for a module."""
@@ -120,19 +129,17 @@ class _Linker:
     def class_facts(self, module: str, name: str) -> store.Facts:
         found = self._modules[module].classes[name]
         own = {name: "<" + " ".join(_short(module, self._written(base)) for base in found.bases)}
-        methods = dict(found.methods)
+        own.update((f"{name}.{method}", f"({text}") for method, text in found.methods.items())
+        attributes = found.attributes - found.methods.keys()
         constructor = self._field_constructor(module, name)
-        if "__init__" not in methods and constructor is not None:
-            methods["__init__"] = constructor
-        own.update((f"{name}.{method}", f"({text}") for method, text in methods.items())
+        if "__init__" not in found.methods and constructor is not None:
+            own[f"{name}{{"] = "{" + constructor
+            attributes -= set(constructor.replace("=", "").split())
         if self._is_enum(module, name, frozenset()):
             members = [member for member in dict.fromkeys(found.assigned) if not member.startswith("_")]
             own[f"{name}#"] = "#" + " ".join(members)
-            attributes = found.attributes - set(members)
-        else:
-            attributes = found.attributes
-        if attributes - methods.keys():
-            own[f"{name}:"] = ":" + " ".join(sorted(attributes - methods.keys()))
+            attributes -= set(members)
+        own.update((f"{name}:{attribute}", ":") for attribute in attributes)
         return own
 
     def _written(self, base: str) -> str:
@@ -185,8 +192,6 @@ def _keywords(decorator: ast.expr | None) -> dict[str | None, object]:
 
 
 def _short(module: str, dotted: str) -> str:
-    """`@C` for a name of the same module, `.config.C` for one of vLLM, as it is for others."""
+    """As `store.shorten`, with `@C` for a name of the same module."""
     owner, _, name = dotted.rpartition(".")
-    if owner == module:
-        return "@" + name
-    return dotted[len("vllm") :] if dotted.startswith("vllm.") else dotted
+    return "@" + name if owner == module else store.shorten(module, dotted)

@@ -1,31 +1,34 @@
 """The index on disk: one file a release, holding what changed since the release before it. Text, sorted, so that git can show it.
 
-`data/names/<release>.txt`, one line a changed module (`vllm` is left out in front of the dots):
+`data/names/<release>.txt`, modules under their package:
 
-    .attention.layer Attention -check_xformers_availability <.config CacheConfig VllmConfig <! torch
-    -.attention.selector
+    vllm.attention
+     layer Attention -check_xformers_availability <..config CacheConfig VllmConfig=Config <! torch
+     -selector
 
-A name alone is defined in the module, names after `<.config` are imported from `vllm.config` (`new=old` when renamed), names after
-`<!` come from other projects, `-name` is gone, `*` says that more names may exist than can be read. `-.module` is gone as a whole.
+A name alone is defined in the module, names after `<..config` are imported from there (read as a relative import in a plain module;
+`new=old` when renamed), names after `<!` come from other projects, `-name` is gone, `*` says that more names may exist than can be
+read. `-selector` at the start of a line is a whole module gone.
 
 `data/signatures/<release>.txt`, one block a changed module:
 
-    .model_executor.models.vision
+    vllm.model_executor.models.vision
      get_vit_attn_backend(head_size dtype
-     VisionEncoderInfo<abc.ABC
-      get_patch_size(
-      :hf_config vision_config
      -get_vision_tower
+     VisionEncoderInfo<abc.ABC .interfaces.Sized
+      get_patch_size(
+      :hf_config -vision_config
 
-After `(` stand the parameters that decide whether a call binds (see `signature.py`), after `<` the bases (`@` in front of one of the
-same module), after `:` the attributes, after `#` the members of an enumeration, after `=` what a module-level alias stands for; `-`
-marks what is gone. A class line without `<` only says where its members belong.
+After `(` stand the parameters that decide whether a call binds (see `signature.py`); after `{` the same of a constructor made from
+fields; after `<` the bases (`@C` of the same module, leading dots as above); after `:` attributes; after `#` the members of an
+enumeration; after `=` what a module-level alias stands for; `-` marks what is gone. A class line without `<` only says where its
+members belong.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -35,7 +38,7 @@ Names = dict[str, str]
 """Name -> origin: `HERE`, `OUTSIDE`, or the dotted vLLM name it stands for. The name `*` marks an open module."""
 
 Facts = dict[str, str]
-"""`f`, `C`, `C.m`, `C:`, `C#` -> what follows the name on its line, the sign included."""
+"""Signatures of a module: `f` -> `(...`, `x` -> `=...`, `C` -> `<...`, `C.m` -> `(...`, `C:a` -> `:`, `C{` -> `{...`, `C#` -> `#...`."""
 
 Changes = dict[str, list[tuple[str, str]]]
 """Module -> what each release changed in it, ascending: (release, text)."""
@@ -44,6 +47,7 @@ OPEN = "*"
 HERE = ""
 OUTSIDE = "!"
 GONE = "-"
+TOP = "/"  # stands for the package that `vllm` itself is in
 
 
 def stored() -> Iterator[str]:
@@ -56,11 +60,15 @@ def names_changes(releases: tuple[str, ...]) -> Changes:
     """The names of every module in every release; `releases` ascending."""
     changes: Changes = {}
     for release in releases:
+        package = ""
         for line in _read("names", release).splitlines():
-            module, _, text = line.partition(" ")
-            if module.startswith(GONE):
-                module, text = module[1:], GONE
-            changes.setdefault("vllm" + module.rstrip("."), []).append((release, text))
+            if line[0] != " ":
+                package = line
+                continue
+            name, _, text = line[1:].partition(" ")
+            if name[0] == GONE:
+                name, text = name[1:], GONE
+            changes.setdefault(f"{package}.{name}" if package != TOP else name, []).append((release, text))
     return changes
 
 
@@ -74,7 +82,7 @@ def facts_changes(releases: tuple[str, ...]) -> Changes:
             if module.startswith(GONE):
                 module, text = module[1:], GONE
             if module:
-                changes.setdefault("vllm" + module.rstrip("."), []).append((release, text))
+                changes.setdefault(module, []).append((release, text))
     return changes
 
 
@@ -94,127 +102,157 @@ def write(release: str, names: str, facts: str) -> None:
 # names
 
 
-def apply_names(state: Names, text: str) -> None:
+def apply_names(module: str, state: Names, text: str) -> None:
     """Change a module's names in place as one release did."""
     origin = HERE
     for token in text.split():
-        if token.startswith("<"):
-            origin = OUTSIDE if token == "<!" else "vllm" + token[1:].rstrip(".")
-        elif token.startswith(GONE):
+        if token[0] == "<":
+            origin = OUTSIDE if token == "<!" else expand(module, token[1:])
+        elif token[0] == GONE:
             state.pop(token[1:], None)
+        elif origin in (HERE, OUTSIDE):
+            state[token] = origin
         else:
             name, _, old = token.partition("=")
-            state[name] = origin if origin in (HERE, OUTSIDE) else f"{origin}.{old or name}"
+            state[name] = f"{origin}.{old or name}"
 
 
 def names_delta(before: Mapping[str, Names], after: Mapping[str, Names]) -> str:
     """The text of `data/names/` that leads from one release to the next."""
-    return "".join(f"{line}\n" for line in _module_deltas(before, after, _names_line))
+    by_package: dict[str, list[str]] = {}
+    for module in _changed(before, after):
+        package, _, name = module.rpartition(".")
+        old, new = before.get(module, {}), after.get(module)
+        line = GONE + name if new is None else " ".join([name, *_names_tokens(module, old, new)])
+        by_package.setdefault(package or TOP, []).append(f" {line}\n")
+    return "".join(f"{package}\n{''.join(lines)}" for package, lines in sorted(by_package.items()))
 
 
-def _names_line(module: str, old: Names, new: Names) -> str:
-    groups: dict[str, list[str]] = {HERE: [GONE + name for name in sorted(old.keys() - new.keys())]}
+def _names_tokens(module: str, old: Names, new: Names) -> list[str]:
+    own: list[str] = []
+    groups: dict[str, list[str]] = {}
     for name, origin in sorted(new.items()):
         if old.get(name) == origin:
             continue
-        if origin in (HERE, OUTSIDE):
-            groups.setdefault(origin, []).append(name)
+        if origin == HERE:
+            own.append(name)
+        elif origin == OUTSIDE:
+            groups.setdefault(OUTSIDE, []).append(name)
         else:
             source, _, original = origin.rpartition(".")
-            token = name if name == original else f"{name}={original}"
-            groups.setdefault(_short(source), []).append(token)
-    tokens = groups.pop(HERE)
-    for origin, members in sorted(groups.items()):
-        tokens += ["<" + origin, *members]
-    return " ".join([_short(module), *tokens])
+            groups.setdefault(shorten(module, source), []).append(name if name == original else f"{name}={original}")
+    gone = [GONE + name for name in sorted(old.keys() - new.keys())]
+    return [*gone, *own, *(token for origin, names in sorted(groups.items()) for token in ("<" + origin, *names))]
 
 
 # signatures
 
 
-def apply_facts(state: Facts, text: str) -> None:
+def apply_facts(module: str, state: Facts, text: str) -> None:
     """Change a module's signatures in place as one release did."""
     owner = ""
     for line in text.splitlines():
-        member = line.startswith("  ")
-        gone, name, value = _FACT.fullmatch(line).groups()  # type: ignore[union-attr]
-        key = name if not member else owner + name if name in ":#" else f"{owner}.{name}"
-        if name in ":#":
-            value = name + value
+        member = line[1] == " "
+        content = line[2 if member else 1 :]
+        if member and content[0] == ":":
+            for attribute in content[1:].split():
+                if attribute[0] == GONE:
+                    del state[f"{owner}:{attribute[1:]}"]
+                else:
+                    state[f"{owner}:{attribute}"] = ":"
+            continue
+        gone = content[0] == GONE
+        name = re.split(r"[(<={#]", content[gone:])[0]
+        sign = content[gone + len(name) :]
+        key = name if not member else f"{owner}.{name}" if name else owner + sign[0]
         if gone:
             for old in [k for k in state if k == key or not member and _owner(k) == key]:
                 del state[old]
-        elif value:
-            state[key] = value
+        elif sign:
+            state[key] = sign
         if not member:
             owner = name
 
 
-_FACT = re.compile(r" +(-?)(\w+|[:#])(.*)")
-
-
 def _owner(key: str) -> str:
     """The class a key belongs to; the empty text for what the module itself holds."""
-    return re.split(r"[.:#]", key)[0] if re.search(r"[.:#]", key) else ""
+    match = re.match(r"(\w+)[.:{#]", key)
+    return match.group(1) if match else ""
 
 
 def facts_delta(before: Mapping[str, Facts], after: Mapping[str, Facts]) -> str:
     """The text of `data/signatures/` that leads from one release to the next."""
-    return "".join(f"{line}\n" for line in _module_deltas(before, after, _facts_block))
-
-
-def _facts_block(module: str, old: Facts, new: Facts) -> str:
-    top: dict[str, str] = {}
-    members: dict[str, list[str]] = {}
-    for key in sorted(old.keys() | new.keys()):
-        if old.get(key) == new.get(key):
-            continue
-        owner = _owner(key)
-        name = key[len(owner) :].lstrip(".") if owner else key
-        if owner and owner not in new:
-            continue  # `-C` takes its members along
-        line = GONE + name if key not in new else name.rstrip(":#") + new[key]
-        if owner:
-            members.setdefault(owner, []).append("  " + line)
+    lines: list[str] = []
+    for module in _changed(before, after):
+        new = after.get(module)
+        if new is None:
+            lines.append(GONE + module)
         else:
-            top[name] = " " + line
-    lines = [_short(module)]
-    for name in sorted(top.keys() | members.keys()):
-        lines += [top.get(name, " " + name), *members.get(name, ())]
-    return "\n".join(lines)
+            lines += [module, *_facts_lines(before.get(module, {}), new)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _facts_lines(old: Facts, new: Facts) -> Iterator[str]:
+    changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    members: dict[str, list[str]] = {}
+    for key in changed:
+        members.setdefault(_owner(key) or key, [])
+        if _owner(key) in new:  # members of a class that is gone go with it
+            members[_owner(key)].append(key)
+    for name, keys in sorted(members.items()):
+        yield f" {GONE if name not in new else ''}{name}{new[name] if name in new and name in changed else ''}"
+        attributes = [key for key in keys if key.startswith(name + ":")]
+        for key in keys:
+            if key not in attributes:
+                shown = key[len(name) :].lstrip(".") if new.get(key, "(")[0] == "(" else ""
+                yield f"  {GONE if key not in new else ''}{shown}{new.get(key, '')}"
+        if attributes:
+            yield "  :" + " ".join((GONE if key not in new else "") + key[len(name) + 1 :] for key in attributes)
 
 
 # both
 
 
-def _module_deltas(
-    before: Mapping[str, dict[str, str]],
-    after: Mapping[str, dict[str, str]],
-    render: Callable[[str, dict[str, str], dict[str, str]], str],
-) -> Iterable[str]:
-    for module in sorted(before.keys() | after.keys()):
-        if module not in after:
-            yield GONE + _short(module)
-        elif module not in before or before[module] != after[module]:
-            yield render(module, before.get(module, {}), after[module])
+def _changed(before: Mapping[str, dict[str, str]], after: Mapping[str, dict[str, str]]) -> list[str]:
+    return [m for m in sorted(before.keys() | after.keys()) if before.get(m) != after.get(m)]
 
 
-def _short(dotted: str) -> str:
-    """`vllm.config` -> `.config`, `vllm` -> `.`."""
-    return dotted[len("vllm") :] or "."
+def shorten(module: str, dotted: str) -> str:
+    """A dotted name of vLLM as a relative import in a plain module writes it; others as they are."""
+    if dotted.split(".")[0] != "vllm":
+        return dotted
+    here, there = module.split("."), dotted.split(".")
+    common = 0
+    while common < min(len(here) - 1, len(there)) and here[common] == there[common]:
+        common += 1
+    return "." * (len(here) - common) + ".".join(there[common:])
+
+
+def expand(module: str, short: str) -> str:
+    """The reverse of `shorten`; `@C` is `C` of the module itself."""
+    if short[0] == "@":
+        return f"{module}.{short[1:]}"
+    if short[0] != ".":
+        return short
+    rest = short.lstrip(".")
+    parts = module.split(".")
+    return ".".join([*parts[: len(parts) - (len(short) - len(rest))], *([rest] if rest else [])])
 
 
 def replay(
-    changes: Iterable[tuple[str, str]], releases: frozenset[str] | set[str], apply: Callable[[dict[str, str], str], None]
+    module: str,
+    changes: Changes,
+    releases: frozenset[str],
+    apply: Callable[[str, dict[str, str], str], None],
 ) -> dict[str, str] | None:
     """A module's state after the given releases; None when it does not exist then."""
     state: dict[str, str] | None = None
-    for release, text in changes:
+    for release, text in changes.get(module, ()):
         if release not in releases:
             continue
         if text == GONE:
             state = None
         else:
             state = {} if state is None else state
-            apply(state, text)
+            apply(module, state, text)
     return state

@@ -1,0 +1,237 @@
+"""One file read with `ast`: parents, scopes, and what each name stands for. No imports are followed here."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef)
+ScopeNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name. `module` is absolute; `name` is None for `import module`."""
+
+    statement: ast.Import | ast.ImportFrom
+    module: str
+    name: str | None
+    alias: str
+    scope: ast.AST
+
+    @property
+    def qualified(self) -> str:
+        return self.module if self.name is None else f"{self.module}.{self.name}"
+
+
+@dataclass
+class ParsedFile:
+    """A file's tree. `module` is its dotted name as far as the folders tell; relative imports resolve against it."""
+
+    path: Path
+    module: str
+    text: str
+    tree: ast.Module
+    is_package: bool = False
+    bindings: dict[ast.AST, dict[str, list[ast.AST | Import]]] = field(default_factory=dict)
+
+    # -- structure -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        table: dict[ast.AST, ast.AST] = {}
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            node = stack.pop()
+            for child in ast.iter_child_nodes(node):
+                table[child] = node
+                stack.append(child)
+        return table
+
+    @cached_property
+    def nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
+        """Every node by type, in source order."""
+        table: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            node = stack.pop()
+            table[type(node)].append(node)
+            stack.extend(reversed(list(ast.iter_child_nodes(node))))
+        return table
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The node's ancestors, nearest first."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds the node (or the node itself)."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        return next((n for n in self.above(node) if isinstance(n, FunctionNode)), None)
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        return next((n for n in self.above(node) if isinstance(n, ast.ClassDef)), None)
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        return {n.name: n for n in self.nodes[ast.ClassDef] if isinstance(n, ast.ClassDef)}
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        found = []
+        for node in [*self.nodes[ast.Import], *self.nodes[ast.ImportFrom]]:
+            scope = next(n for n in self.above(node) if isinstance(n, ScopeNode))
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    bound = alias.asname or alias.name.partition(".")[0]
+                    module = alias.name if alias.asname else bound
+                    found.append(Import(node, module, None, bound, scope))
+            elif isinstance(node, ast.ImportFrom):
+                module = self.absolute(node)
+                found += [Import(node, module, alias.name, alias.asname or alias.name, scope) for alias in node.names]
+        return found
+
+    def absolute(self, node: ast.ImportFrom) -> str:
+        """The absolute dotted name of the module a `from ... import` names."""
+        if not node.level:
+            return node.module or ""
+        parts = self.module.split(".")
+        drop = node.level - (1 if self.is_package else 0)
+        base = parts[: len(parts) - drop] if drop <= len(parts) else []
+        return ".".join([*base, *([node.module] if node.module else [])])
+
+    @cached_property
+    def _scopes(self) -> dict[ast.AST, dict[str, list[ast.AST | Import]]]:
+        """What each scope binds: name -> the nodes (definitions, targets, parameters, imports) that bind it."""
+        table: dict[ast.AST, dict[str, list[ast.AST | Import]]] = defaultdict(lambda: defaultdict(list))
+        for imported in self.imports:
+            table[imported.scope][imported.alias].append(imported)
+        for kind, nodes in self.nodes.items():
+            if kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
+                for node in nodes:
+                    table[self.scope(node)][node.name].append(node)  # type: ignore[attr-defined]
+            elif kind is ast.arg:
+                for node in nodes:
+                    owner = self.parents[self.parents[node]]
+                    table[owner][node.arg].append(node)  # type: ignore[attr-defined]
+            elif kind is ast.Name:
+                for node in nodes:
+                    if not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+                        table[self.scope(node)][node.id].append(node)  # type: ignore[attr-defined]
+            elif kind is ast.ExceptHandler:
+                for node in nodes:
+                    if node.name:  # type: ignore[attr-defined]
+                        table[self.scope(node)][node.name].append(node)  # type: ignore[attr-defined]
+        return table
+
+    def scope(self, node: ast.AST) -> ast.AST:
+        """The scope that a binding of this node belongs to."""
+        return next(n for n in self.above(node) if isinstance(n, ScopeNode))
+
+    def bound(self, name: str, at: ast.AST) -> list[ast.AST | Import]:
+        """What binds `name` as seen from the node `at`: the innermost scope that binds it at all."""
+        inner = True
+        for scope in self.above(at):
+            if not isinstance(scope, ScopeNode):
+                continue
+            if isinstance(scope, ast.ClassDef) and not inner:
+                continue
+            if not isinstance(scope, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
+                inner = False
+            found = self._scopes.get(scope, {}).get(name)
+            if found:
+                return found
+        return []
+
+    def resolve(self, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
+        """The dotted name an expression stands for, or None: `x.Y` imported from `vllm.z` gives `vllm.z.x.Y`.
+
+        Names defined in this file resolve to `<module>.<name>`; a name bound to several different things resolves to
+        None, for it cannot be known which one is meant. String annotations are looked into.
+        """
+        at = at or node
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                node = ast.parse(node.value.strip(), mode="eval").body
+            except SyntaxError:
+                return None
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or at is None:
+            return None
+        found = {self._meaning(binding) for binding in self.bound(node.id, at)}
+        if len(found) != 1 or None in found:
+            return None
+        return ".".join([str(found.pop()), *reversed(attributes)])
+
+    def _meaning(self, binding: ast.AST | Import) -> str | None:
+        if isinstance(binding, Import):
+            return binding.qualified
+        if isinstance(binding, (ast.ClassDef, *FunctionNode)) and isinstance(self.parents.get(binding), (ast.Module, ast.If, ast.Try)):
+            return f"{self.module}.{binding.name}"
+        return None
+
+
+def same(a: ast.AST | None, b: ast.AST | None) -> bool:
+    """Whether two expressions read the same, whatever their layout."""
+    if a is None or b is None:
+        return a is b
+    return ast.dump(a) == ast.dump(b)
+
+
+def dotted(node: ast.AST | None) -> str | None:
+    """`a.b.c` for a chain of attributes on a name, else None."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
+
+
+def self_attribute(node: ast.AST | None) -> str | None:
+    """`x` for `self.x`, else None."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return None
+
+
+def loads(node: ast.AST) -> set[str]:
+    """Names that an expression or statement reads."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def stores(node: ast.AST) -> set[str]:
+    """Names that a statement binds."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def attribute_loads(node: ast.AST) -> set[str]:
+    """Attributes of self that an expression or statement reads."""
+    return {
+        name
+        for n in ast.walk(node)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and (name := self_attribute(n)) is not None
+    }
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """Positional and keyword-only parameters, in order, without `*args` and `**kwargs`."""
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((k.value for k in call.keywords if k.arg == name), None)

@@ -1,0 +1,121 @@
+"""What rules write into: edits, rewrites and findings, file by file. Nothing is changed here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from codemods import edits as E
+from codemods.findings import Finding, Rewrite, Severity
+from codemods.parsed_file import ParsedFile
+from codemods.project import Function, Project
+from codemods.rule import Rule
+from codemods.target import Target
+from codemods.vllm_api import Api
+from codemods.vision_attention.attention_class import AttentionClass, RefusedClass, attention_classes
+
+
+@dataclass
+class FilePlan:
+    """The plan for one file. `read_only` files are looked at for callers, never changed."""
+
+    file: ParsedFile
+    source: str | None = None  # the vLLM the file was written for, None if its text does not tell
+    read_only: bool = False
+    edits: list[E.Edit] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    rewritten: list[E.Ref] = field(default_factory=list)  # places that rewrites account for
+    refused: list[E.Ref] = field(default_factory=list)  # places that findings account for
+    removed: list[E.Ref] = field(default_factory=list)  # places whose code is gone
+    inserted: list[tuple[E.Ref, str]] = field(default_factory=list)  # new code, and where
+
+    def rewrite(self, rule: Rule, node: ast.AST, message: str, edits: Iterable[E.Edit], *, review: str = "") -> None:
+        """Record edits and the one line that tells a person of them."""
+        self.rewrites.append(Rewrite(_line(node), rule.code, message, f"review: {review}" if review else rule.safety, rule.follows))
+        for edit in edits:
+            self.add(edit)
+
+    def add(self, edit: E.Edit) -> None:
+        if edit in self.edits:
+            return
+        self.edits.append(edit)
+        for name in ("statement", "expression", "call", "function", "container"):
+            place: E.Ref | None = getattr(edit, name, None)
+            if place is not None and not isinstance(edit, (E.InsertAfter, E.InsertBefore)):
+                self.rewritten.append(place)
+        if isinstance(edit, E.ReplaceStatement):
+            self.removed.append(edit.statement)
+            self.inserted.append((edit.statement, edit.code))
+        elif isinstance(edit, E.ReplaceExpression):
+            self.removed.append(edit.expression)
+            self.inserted.append((edit.expression, edit.code))
+        elif isinstance(edit, (E.InsertAfter, E.InsertBefore)):
+            self.inserted.append((edit.statement, edit.code))
+
+    def remove_argument(self, call: ast.Call, name: str) -> None:
+        """Take a keyword argument out of a call; its value's code is gone."""
+        self.add(E.RemoveArgument(E.Ref.of(call), name))
+        self.removed += [E.Ref.of(k.value) for k in call.keywords if k.arg == name]
+
+    def find(self, rule: Rule, node: ast.AST, severity: Severity, message: str, remedy: str, covers: ast.AST | None = None) -> None:
+        """Record a finding at `node` that accounts for every old name inside `covers` (default: `node`)."""
+        column = len(self.file.text.splitlines()[_line(node) - 1].encode()[: getattr(node, "col_offset", 0)].decode()) + 1
+        finding = Finding(_line(node), column, rule.code, severity, message, remedy)
+        if finding not in self.findings:
+            self.findings.append(finding)
+        self.refused.append(E.Ref.of(covers if covers is not None else node))
+
+    def gone(self, node: ast.AST) -> bool:
+        """Whether an edit takes this node's code away."""
+        ref = E.Ref.of(node)
+        return any(place.contains(ref) for place in self.removed)
+
+
+@dataclass
+class Plan:
+    """The plan for a run."""
+
+    project: Project
+    target: Target
+    api: Api
+    files: list[FilePlan]
+    keep_params: bool = False
+    active: frozenset[str] = frozenset()  # codes of the rules that run
+    settled: set[tuple[str, int, str]] = field(default_factory=set)  # parameters that were decided on
+    _calls: list[tuple[FilePlan, ast.Call, Function | None]] | None = None
+    _attention: dict[str, list[AttentionClass | RefusedClass]] = field(default_factory=dict)
+
+    def attention(self, file: FilePlan) -> list[AttentionClass | RefusedClass]:
+        """The file's classes that dispatch over attention kernels, accepted or refused."""
+        module = file.file.module
+        if module not in self._attention:
+            self._attention[module] = attention_classes(self.project, file.file, self.target)
+        return self._attention[module]
+
+    def calls(self) -> list[tuple[FilePlan, ast.Call, Function | None]]:
+        """Every call that may reach a function of the project, with the function where it is known."""
+        if self._calls is None:
+            self._calls = [
+                (plan, node, self.project.callee(plan.file, node))
+                for plan in self.files
+                for node in plan.file.nodes[ast.Call]
+                if isinstance(node, ast.Call)
+            ]
+        return self._calls
+
+    def blocked(self, file: FilePlan) -> RefusedClass | None:
+        """A class of this file that stays on the old API: what feeds it must then stay as well."""
+        return next((c for c in self.attention(file) if isinstance(c, RefusedClass)), None)
+
+    def of(self, file: ParsedFile) -> FilePlan:
+        return next(plan for plan in self.files if plan.file is file)
+
+    @property
+    def open_files(self) -> Sequence[FilePlan]:
+        return [plan for plan in self.files if not plan.read_only]
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 1)

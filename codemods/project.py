@@ -1,0 +1,279 @@
+"""Facts across files: what a name means after re-exports, which class an expression is, which function a call reaches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Union
+
+from codemods.parsed_file import FunctionNode, Import, ParsedFile, dotted, parameters, self_attribute
+
+AnyFunction = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+VLLM_MODELS = "vllm.model_executor.models"
+
+
+@lru_cache(maxsize=None)
+def _is_package(folder: Path) -> bool:
+    return (folder / "__init__.py").is_file()
+
+
+def module_name(path: Path) -> tuple[str, bool]:
+    """The dotted name a file is imported by, from the packages around it; and whether it is a package's own file.
+
+    A folder that lies as `vllm/model_executor/models` is vLLM's, whether or not the folders above it are packages.
+    """
+    path = path.resolve()
+    names = [] if path.name == "__init__.py" else [path.stem]
+    folder = path.parent
+    parts = folder.parts
+    if parts[-3:] == tuple(VLLM_MODELS.split(".")):
+        return ".".join([VLLM_MODELS, *names]), path.name == "__init__.py"
+    while _is_package(folder):
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), path.name == "__init__.py"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the project. `skip` says how many leading parameters a call does not pass (`self`)."""
+
+    file: ParsedFile
+    node: AnyFunction
+    skip: int = 0
+
+    @property
+    def parameters(self) -> list[str]:
+        return [argument.arg for argument in parameters(self.node)][self.skip :]
+
+    def passed(self, call: ast.Call) -> dict[str, ast.expr] | None:
+        """Parameter name -> the expression a call passes for it. None where `*args` or `**kwargs` hide that."""
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return None
+        positional = [a.arg for a in [*self.node.args.posonlyargs, *self.node.args.args]][self.skip :]
+        result = dict(zip(positional, call.args))
+        result.update({k.arg: k.value for k in call.keywords if k.arg is not None})
+        return result
+
+
+@dataclass(frozen=True)
+class Class:
+    file: ParsedFile
+    node: ast.ClassDef
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.file.module}.{self.node.name}"
+
+    def own(self, name: str) -> AnyFunction | None:
+        return next((n for n in self.node.body if isinstance(n, FunctionNode) and n.name == name), None)
+
+
+class Project:
+    """All files of a run (and, read only, their neighbours)."""
+
+    def __init__(self, files: Sequence[ParsedFile]) -> None:
+        self.files = list(files)
+        self.by_module = {file.module: file for file in files}
+
+    # -- names -----------------------------------------------------------------------------------------------------------
+
+    def meaning(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
+        """What an expression stands for, after following re-exports through files of the project."""
+        name = file.resolve(node, at)
+        return None if name is None else self.follow(name)
+
+    def follow(self, name: str) -> str:
+        for _ in range(8):  # a chain of re-exports; a loop of them is not worth more
+            module, _, last = name.rpartition(".")
+            while module and module not in self.by_module:
+                module, _, head = module.rpartition(".")
+                last = f"{head}.{last}"
+            file = self.by_module.get(module)
+            if file is None:
+                return name
+            first, _, rest = last.partition(".")
+            found = file._scopes.get(file.tree, {}).get(first, [])
+            targets = {b.qualified for b in found if isinstance(b, Import)}
+            if len(found) != 1 or len(targets) != 1:
+                return name
+            name = targets.pop() + (f".{rest}" if rest else "")
+        return name
+
+    def vllm(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
+        """The dotted vLLM name an expression stands for, or None if it is not vLLM's.
+
+        A relative import of a file that is not there (`from .vision import ...` in a file copied out of vLLM's models
+        folder) is vLLM's own neighbour.
+        """
+        name = self.meaning(file, node, at)
+        if name is None:
+            return None
+        if name.startswith("vllm."):
+            return name
+        package = file.module.rpartition(".")[0] if not file.is_package else file.module
+        root = isinstance(node, (ast.Name, ast.Attribute)) and self._relative(file, node, at or node)
+        module, _, last = name.rpartition(".")
+        if root and module not in self.by_module and module.startswith(package):
+            return f"{VLLM_MODELS}.{module[len(package) :].lstrip('.')}.{last}"
+        return None
+
+    @staticmethod
+    def _relative(file: ParsedFile, node: ast.AST, at: ast.AST) -> bool:
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        bound = file.bound(node.id, at) if isinstance(node, ast.Name) else []
+        return any(isinstance(b, Import) and isinstance(b.statement, ast.ImportFrom) and b.statement.level for b in bound)
+
+    # -- classes ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def classes(self) -> dict[str, Class]:
+        return {c.qualified: c for file in self.files for c in (Class(file, n) for n in file.classes.values())}
+
+    def class_named(self, file: ParsedFile, node: ast.AST | None) -> Class | None:
+        name = self.meaning(file, node)
+        return self.classes.get(name) if name else None
+
+    def bases(self, cls: Class) -> Iterator[Class]:
+        """The class and its bases inside the project, nearest first."""
+        seen: set[str] = set()
+        queue = [cls]
+        while queue:
+            here = queue.pop(0)
+            if here.qualified in seen:
+                continue
+            seen.add(here.qualified)
+            yield here
+            queue += [base for node in here.node.bases if (base := self.class_named(here.file, node)) is not None]
+
+    @cached_property
+    def subclasses(self) -> dict[str, list[Class]]:
+        table: dict[str, list[Class]] = {}
+        for cls in self.classes.values():
+            for base in list(self.bases(cls))[1:]:
+                table.setdefault(base.qualified, []).append(cls)
+        return table
+
+    def method(self, cls: Class, name: str) -> Function | None:
+        for here in self.bases(cls):
+            node = here.own(name)
+            if node is not None:
+                static = any(dotted(d) == "staticmethod" for d in node.decorator_list)
+                return Function(here.file, node, 0 if static else 1)
+        return None
+
+    # -- what an expression is an instance of ----------------------------------------------------------------------------
+
+    def instances(self, file: ParsedFile, node: ast.AST, depth: int = 0) -> list[Class]:
+        """Classes of the project that the value of an expression may be an instance of (or a list of)."""
+        if depth > 6:
+            return []
+        if isinstance(node, ast.IfExp):
+            return [*self.instances(file, node.body, depth + 1), *self.instances(file, node.orelse, depth + 1)]
+        if isinstance(node, (ast.Subscript, ast.Starred)):
+            return self.instances(file, node.value, depth + 1)
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [c for item in node.elts for c in self.instances(file, item, depth + 1)]
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self.instances(file, node.elt, depth + 1)
+        if isinstance(node, ast.Call):
+            found = self.class_named(file, node.func)
+            if found is not None:
+                return [found]
+            name = dotted(node.func) or ""
+            if name.rpartition(".")[2] in ("ModuleList", "Sequential", "enumerate", "zip", "reversed", "list", "tuple", "make_layers"):
+                return [c for a in node.args for c in self.instances(file, a, depth + 1)]
+            reached = self.callee(file, node, depth + 1)
+            if reached is not None and reached.node.name not in ("__init__", "forward"):
+                returned = [n.value for n in ast.walk(reached.node) if isinstance(n, ast.Return) and n.value is not None]
+                return [c for value in returned for c in self.instances(reached.file, value, depth + 1)]
+            return []
+        if isinstance(node, ast.Lambda):
+            return self.instances(file, node.body, depth + 1)
+        attribute = self_attribute(node)
+        if attribute is not None:
+            owner = file.class_of(node)
+            return self._attribute(Class(file, owner), attribute, depth) if owner is not None else []
+        if isinstance(node, ast.Attribute):
+            return [c for base in self.instances(file, node.value, depth + 1) for c in self._attribute(base, node.attr, depth)]
+        if isinstance(node, ast.Name):
+            return [c for value in _sources(file, node) for c in self.instances(file, value, depth + 1)]
+        return []
+
+    def _attribute(self, cls: Class, attribute: str, depth: int) -> list[Class]:
+        found: list[Class] = []
+        for here in self.bases(cls):
+            for statement in ast.walk(here.node):
+                if isinstance(statement, ast.Assign):
+                    targets, value = statement.targets, statement.value
+                elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+                    targets, value = [statement.target], statement.value
+                else:
+                    continue
+                if any(self_attribute(t) == attribute for t in targets):
+                    found += self.instances(here.file, value, depth + 1)
+        return list({c.qualified: c for c in found}.values())
+
+    # -- what a call reaches ---------------------------------------------------------------------------------------------
+
+    def callee(self, file: ParsedFile, call: ast.Call, depth: int = 0) -> Function | None:
+        """The project function a call reaches, or None if that is not known or not the project's."""
+        function = call.func
+        cls = self.class_named(file, function)
+        if cls is not None:
+            return self.method(cls, "__init__")
+        owner = file.class_of(call)
+        if isinstance(function, ast.Attribute):
+            if isinstance(function.value, ast.Call) and dotted(function.value.func) == "super" and owner is not None:
+                for base in list(self.bases(Class(file, owner)))[1:]:
+                    found = self.method(base, function.attr)
+                    if found is not None:
+                        return found
+                return None
+            holder = self.class_named(file, function.value)
+            if holder is not None:  # Class.method(instance, ...)
+                found = self.method(holder, function.attr)
+                return Function(found.file, found.node, 0) if found is not None else None
+            if isinstance(function.value, ast.Name) and function.value.id in ("self", "cls") and owner is not None:
+                found = self.method(Class(file, owner), function.attr)
+                if found is not None:
+                    return found
+        name = self.meaning(file, function)
+        if name is not None and (home := self.by_module.get(name.rpartition(".")[0])) is not None:
+            node = next((n for n in home.tree.body if isinstance(n, FunctionNode) and n.name == name.rpartition(".")[2]), None)
+            if node is not None:
+                return Function(home, node, 0)
+        reached = [m for c in self.instances(file, function, depth + 1) if (m := self.method(c, "forward")) is not None]
+        return reached[0] if len({id(m.node) for m in reached}) == 1 else None
+
+
+def _sources(file: ParsedFile, node: ast.Name) -> list[ast.expr]:
+    """Expressions a local name may hold: assigned values, or what a loop runs over."""
+    found: list[ast.expr] = []
+    for binding in file.bound(node.id, node):
+        if not isinstance(binding, ast.AST):
+            continue
+        above = file.parents.get(binding)
+        position: int | None = None
+        if isinstance(above, ast.Tuple):
+            position = above.elts.index(binding)  # type: ignore[arg-type]
+            above = file.parents[above]
+        if isinstance(above, ast.Assign) and binding is not above.value and position is None:
+            found.append(above.value)
+        elif isinstance(above, (ast.For, ast.comprehension)):
+            over = above.iter
+            if position is not None and isinstance(over, ast.Call) and over.args:
+                name = dotted(over.func)
+                if name == "enumerate" and position == 1:
+                    over = over.args[0]
+                elif name == "zip" and position < len(over.args):
+                    over = over.args[position]
+            found.append(over)
+        elif isinstance(above, ast.NamedExpr):
+            found.append(above.value)
+    return found

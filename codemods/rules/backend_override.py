@@ -1,0 +1,217 @@
+"""VA402: at 0.13 and 0.14 the backend override travels as the multimodal configuration it is read from."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from codemods import edits as E
+from codemods.findings import Severity
+from codemods.parsed_file import keyword, parameters
+from codemods.plan import FilePlan, Plan
+from codemods.project import AnyFunction
+from codemods.rule import Example, Rule
+from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.attention_class import AttentionClass
+
+_CONFIG = "multimodal_config"
+_OVERRIDE_OF = "{0}.mm_encoder_attn_backend if {0} is not None else None"
+
+_BEFORE = '''\
+import torch
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.config import VllmConfig
+from vllm.model_executor.models.vision import get_vit_attn_backend
+
+
+class Tower(nn.Module):
+    def __init__(self, head_dim: int, attn_backend_override: AttentionBackendEnum | None = None) -> None:
+        super().__init__()
+        self.attn_backend = get_vit_attn_backend(
+            head_size=head_dim,
+            dtype=torch.get_default_dtype(),
+            attn_backend_override=attn_backend_override,
+        )
+
+
+class Model(nn.Module):
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__()
+        multimodal_config = vllm_config.model_config.multimodal_config
+        attn_backend_override = multimodal_config.mm_encoder_attn_backend if multimodal_config is not None else None
+        self.visual = Tower(64, attn_backend_override=attn_backend_override)
+'''
+
+_AFTER = '''\
+import torch
+from torch import nn
+from vllm.config import MultiModalConfig, VllmConfig
+from vllm.model_executor.models.vision import get_vit_attn_backend
+
+
+class Tower(nn.Module):
+    def __init__(self, head_dim: int, multimodal_config: MultiModalConfig | None = None) -> None:
+        super().__init__()
+        self.attn_backend = get_vit_attn_backend(
+            head_size=head_dim,
+            dtype=torch.get_default_dtype(),
+            attn_backend_override=multimodal_config.mm_encoder_attn_backend if multimodal_config is not None else None,
+        )
+
+
+class Model(nn.Module):
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__()
+        multimodal_config = vllm_config.model_config.multimodal_config
+        self.visual = Tower(64, multimodal_config=multimodal_config)
+'''
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """A function whose override parameter becomes the configuration."""
+
+    file: FilePlan
+    node: AnyFunction
+    has_config: bool  # it has a multimodal_config parameter already
+
+
+def plan(run: Plan) -> None:
+    if not run.target.takes_multimodal_config:
+        return
+    carriers = _carriers(run)
+    for carrier in carriers.values():
+        _rename(run, carrier)
+    for file, call, reached in run.calls():
+        if reached is not None and id(reached.node) in carriers and not file.read_only:
+            given = reached.passed(call) or {}
+            if V.OVERRIDE in given:
+                _pass_config(run, file, call, given, carriers)
+
+
+def _carriers(run: Plan) -> dict[int, _Carrier]:
+    """Functions whose override reaches an attention class or a backend look-up, directly or handed on."""
+    found: dict[int, _Carrier] = {}
+
+    def add(file: FilePlan, node: AnyFunction) -> bool:
+        names = {a.arg for a in parameters(node)}
+        if id(node) in found or V.OVERRIDE not in names or file.read_only or run.blocked(file) is not None:
+            return False
+        found[id(node)] = _Carrier(file, node, _CONFIG in names)
+        return True
+
+    for file in run.open_files:
+        for cls in run.attention(file):
+            if isinstance(cls, AttentionClass):
+                add(file, cls.constructor)
+        for call in file.file.nodes[ast.Call]:
+            if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not file.gone(call):
+                value = keyword(call, V.OVERRIDE)  # type: ignore[arg-type]
+                function = file.file.function(call)
+                if isinstance(value, ast.Name) and value.id == V.OVERRIDE and function is not None:
+                    add(file, function)
+    changed = True
+    while changed:
+        changed = False
+        for file, call, reached in run.calls():
+            function = file.file.function(call)
+            if reached is not None and id(reached.node) in found and function is not None:
+                value = (reached.passed(call) or {}).get(V.OVERRIDE)
+                if isinstance(value, ast.Name) and value.id == V.OVERRIDE:
+                    changed |= add(file, function)
+    return found
+
+
+def _rename(run: Plan, carrier: _Carrier) -> None:
+    file, node = carrier.file, carrier.node
+    parameter = next(a for a in parameters(node) if a.arg == V.OVERRIDE)
+    owner = file.file.class_of(node)
+    name = f"{owner.name}.{node.name}" if owner is not None else node.name
+    if carrier.has_config:
+        file.rewrite(RULE, parameter, f"{name}: multimodal_config says what {V.OVERRIDE} said", [E.RemoveParameter(E.Ref.of(node), V.OVERRIDE)])
+    else:
+        optional = any(i.qualified == "typing.Optional" for i in file.file.imports) and "Optional" in (ast.unparse(parameter.annotation) if parameter.annotation else "")
+        annotation = "Optional[MultiModalConfig]" if optional else "MultiModalConfig | None"
+        file.rewrite(
+            RULE,
+            parameter,
+            f"{name}: {V.OVERRIDE} is multimodal_config, in the same place",
+            [E.SetParameter(E.Ref.of(node), V.OVERRIDE, _CONFIG, annotation), E.AddImport("vllm.config", "MultiModalConfig")],
+        )
+    file.rewritten.append(E.Ref.of(parameter))
+    file.removed.append(E.Ref.of(parameter))
+    run.settled.add((file.file.module, node.lineno, V.OVERRIDE))
+    for use in ast.walk(node):
+        if isinstance(use, ast.Name) and use.id == V.OVERRIDE and isinstance(use.ctx, ast.Load) and not file.gone(use) and not _handed_on(run, file, use):
+            file.rewrite(RULE, use, "the override is read from multimodal_config", [E.ReplaceExpression(E.Ref.of(use), _OVERRIDE_OF.format(_CONFIG))])
+
+
+def _handed_on(run: Plan, file: FilePlan, use: ast.Name) -> bool:
+    """The use is an argument of a call into the project, which `_pass_config` rewrites."""
+    above = file.file.parents[use]
+    call = file.file.parents[above] if isinstance(above, ast.keyword) else above
+    return isinstance(call, ast.Call) and any(c is call and r is not None for _, c, r in run.calls())
+
+
+def _pass_config(run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]) -> None:
+    value = given[V.OVERRIDE]
+    if keyword(call, V.OVERRIDE) is None:
+        file.find(RULE, call, Severity.ERROR, f"{V.OVERRIDE} is passed by position", "Pass multimodal_config by keyword in its place.")
+        return
+    config = _config_behind(file, call, value, carriers)
+    if config is None:
+        if isinstance(value, ast.Constant) and value.value is None:
+            file.remove_argument(call, V.OVERRIDE)
+            return
+        file.find(
+            RULE,
+            value,
+            Severity.ERROR,
+            f"{ast.unparse(value)} is a backend, where vLLM {run.target.version} wants the multimodal configuration",
+            "Pass multimodal_config=vllm_config.model_config.multimodal_config from the model's constructor.",
+        )
+        return
+    if _CONFIG in given:
+        file.rewrite(RULE, call, "multimodal_config is passed already", [])
+        file.remove_argument(call, V.OVERRIDE)
+        return
+    file.rewrite(RULE, call, f"multimodal_config is passed instead of {V.OVERRIDE}", [E.SetArgument(E.Ref.of(call), V.OVERRIDE, _CONFIG, config)])
+    word = next(k for k in call.keywords if k.arg == V.OVERRIDE)
+    file.rewritten.append(E.Ref.of(word))
+    file.removed.append(E.Ref.of(value))
+    file.inserted.append((E.Ref.of(file.file.statement(call)), config))
+
+
+def _config_behind(file: FilePlan, call: ast.Call, value: ast.expr, carriers: dict[int, _Carrier]) -> str | None:
+    """The configuration an override was read from: `X` of `X.mm_encoder_attn_backend if X is not None else None`."""
+    function = file.file.function(call)
+    if isinstance(value, ast.Name):
+        if value.id == V.OVERRIDE and function is not None and id(function) in carriers:
+            return _CONFIG
+        assigned = [
+            s.value
+            for s in (ast.walk(function) if function is not None else ())
+            if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == value.id for t in s.targets)
+        ]
+        if len(assigned) != 1:
+            return None
+        value = assigned[0]
+    found = {ast.unparse(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == V.CONFIG_OVERRIDE}
+    return found.pop() if len(found) == 1 else None
+
+
+RULE = Rule(
+    code="VA402",
+    name="backend-override",
+    summary="For targets 0.13 and 0.14, attn_backend_override parameters become multimodal_config, in the same place.",
+    why=(
+        "MMEncoderAttention of 0.13 and 0.14 reads the override from a multimodal_config argument of its constructor; without it the "
+        "option --mm-encoder-attn-backend would be ignored silently. The parameter keeps its position, so positional calls still fit."
+    ),
+    follows="vLLM 0.13.0, PR #30125; gone again in 0.15.0, PR #31972",
+    names=frozenset({V.OVERRIDE, V.CONFIG_OVERRIDE}),
+    plan=plan,
+    examples=(Example(before=_BEFORE, after=_AFTER, target="0.14"),),
+)
+

@@ -1,0 +1,201 @@
+"""VA701: names, attributes, emptied branches and imports that the other edits left without a reader go as well."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods import edits as E
+from codemods.parsed_file import FunctionNode, Import, self_attribute
+from codemods.plan import FilePlan, Plan
+from codemods.project import Class
+from codemods.rule import Example, Rule
+from codemods.rules.dispatch_chain import _AFTER, _BEFORE
+from codemods.uses import Uses, is_pure
+from codemods.vision_attention.backend import backend_state
+
+
+def plan(run: Plan) -> None:
+    for file in run.open_files:
+        if not file.edits:
+            continue
+        uses = Uses(file)
+        _locals(file, uses)
+        _attributes(run, file, uses)
+        _branches(file)
+        _imports(run, file, uses)
+        _helpers(run, file, uses)
+
+
+def _locals(file: FilePlan, uses: Uses) -> None:
+    """Assignments of a local name whose last reader is gone, where computing the value does nothing else."""
+    for node in [*file.file.nodes[ast.FunctionDef], *file.file.nodes[ast.AsyncFunctionDef]]:
+        assert isinstance(node, FunctionNode)
+        if file.gone(node):
+            continue
+        for statement in ast.walk(node):
+            if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or file.gone(statement):
+                continue
+            if file.file.function(statement) is not node:
+                continue
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if len(targets) != 1 or not is_pure(statement.value):
+                continue
+            target = targets[0]
+            if isinstance(target, ast.Name):
+                if uses.died(target.id, node):
+                    _remove(file, statement, f"{target.id} is no longer needed")
+            elif isinstance(target, ast.Tuple) and all(isinstance(t, ast.Name) for t in target.elts):
+                names = [t.id for t in target.elts if isinstance(t, ast.Name)]
+                dead = [n for n in names if uses.died(n, node)]
+                unread = [n for n in names if not uses.now(n, node) and not uses.in_new_code(n, node)]
+                if not dead:
+                    continue
+                if len(unread) == len(names):
+                    _remove(file, statement, f"{', '.join(dead)} is no longer needed")
+                elif isinstance(statement.value, ast.Tuple) and len(statement.value.elts) == len(names):
+                    kept = [(n, ast.unparse(v)) for n, v in zip(names, statement.value.elts) if n not in dead]
+                    edits = [
+                        E.ReplaceExpression(E.Ref.of(target), ", ".join(n for n, _ in kept)),
+                        E.ReplaceExpression(E.Ref.of(statement.value), ", ".join(v for _, v in kept)),
+                    ]
+                    if edits[0] not in file.edits:
+                        file.rewrite(RULE, statement, f"{', '.join(dead)} is no longer needed", edits)
+
+
+def _remove(file: FilePlan, statement: ast.stmt, message: str) -> None:
+    file.rewrite(RULE, statement, message, [E.ReplaceStatement(E.Ref.of(statement), "")])
+
+
+def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
+    """Attributes that hold a backend nobody asks for any more, here or in a subclass."""
+    accepted = {found.cls.node for found in run.attention(file)}
+    for node in file.file.classes.values():
+        if node in accepted:
+            continue
+        cls = Class(file.file, node)
+        constructor = cls.own("__init__")
+        if constructor is None:
+            continue
+        state = backend_state(run.project, file.file, constructor)
+        family = [cls, *run.project.subclasses.get(cls.qualified, [])]
+        for statement in state.statements:
+            if file.gone(statement) or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+                continue
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            name = self_attribute(target)
+            if name is None or name not in state.names or not _was_read(family, name):
+                continue
+            if any(_still_read(run, member, name) for member in family) or _read_from_outside(run, name):
+                continue
+            _remove(file, statement, f"self.{name} is no longer needed")
+
+
+def _was_read(family: list[Class], name: str) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load) for c in family for n in ast.walk(c.node))
+
+
+def _still_read(run: Plan, cls: Class, name: str) -> bool:
+    return Uses(run.of(cls.file)).attribute_read(name, cls.node)
+
+
+def _read_from_outside(run: Plan, name: str) -> bool:
+    """`tower.attn_backend`: read through something else than self, anywhere in the run."""
+    for plan_ in run.files:
+        for node in plan_.file.nodes[ast.Attribute]:
+            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load) and self_attribute(node) is None and not plan_.gone(node):
+                return True
+    return False
+
+
+def _branches(file: FilePlan) -> None:
+    """`if` statements (and `elif` arms) with nothing left in them, where asking the question does nothing else."""
+    for node in reversed(file.file.nodes[ast.If]):
+        if not isinstance(node, ast.If) or file.gone(node) or not all(_emptied(file, s) for s in node.body):
+            continue
+        if node.orelse and not all(_emptied(file, s) for s in node.orelse):
+            if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+                continue
+            continue
+        if is_pure(node.test):
+            _remove(file, node, "the branch has nothing left to do")
+
+
+def _emptied(file: FilePlan, statement: ast.stmt) -> bool:
+    ref = E.Ref.of(statement)
+    return any(isinstance(e, E.ReplaceStatement) and not e.code and e.statement.contains(ref) for e in file.edits)
+
+
+def _imports(run: Plan, file: FilePlan, uses: Uses) -> None:
+    """Imports whose last reader is gone. A package's own file re-exports, so its imports stay."""
+    if file.file.is_package:
+        return
+    exported = _exported(file)
+    for imported in file.file.imports:
+        if imported.alias in exported or file.gone(imported.statement) or (imported.name or imported.module) == "*":
+            continue
+        inside = None if isinstance(imported.scope, ast.Module) else imported.scope
+        if imported.scope is not file.file.tree and not isinstance(imported.scope, FunctionNode):
+            continue
+        if not uses.before(imported.alias, inside) or uses.now(imported.alias, inside) or uses.in_new_code(imported.alias, inside):
+            continue
+        if _taken_by_others(run, file, imported):
+            continue
+        name = imported.name or imported.module
+        edit = E.RemoveImport(E.Ref.of(imported.statement), name)
+        if edit not in file.edits:
+            file.rewrite(RULE, imported.statement, f"{imported.alias} is no longer imported", [edit])
+
+
+def _exported(file: FilePlan) -> set[str]:
+    return {
+        element.value
+        for statement in file.file.tree.body
+        if isinstance(statement, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in statement.targets) and isinstance(statement.value, (ast.List, ast.Tuple))
+        for element in statement.value.elts
+        if isinstance(element, ast.Constant) and isinstance(element.value, str)
+    }
+
+
+def _taken_by_others(run: Plan, file: FilePlan, imported: Import) -> bool:
+    """Another file of the run imports the name from this one."""
+    return any(
+        i.module == file.file.module and i.name == imported.alias and E.RemoveImport(E.Ref.of(i.statement), i.name) not in other.edits
+        for other in run.files
+        if other is not file
+        for i in other.file.imports
+    )
+
+
+def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
+    """Module-level functions whose last caller in the run is gone: a local rotary helper, say."""
+    for node in file.file.tree.body:
+        if not isinstance(node, FunctionNode) or file.gone(node) or node.name in _exported(file):
+            continue
+        own = {id(n) for n in ast.walk(node)}
+        outside = [n for n in uses.before(node.name) if id(n) not in own]
+        if not outside or any(id(n) not in own and not file.gone(n) for n in outside) or uses.in_new_code(node.name):
+            continue
+        if any(i.module == file.file.module and i.name == node.name for other in run.files if other is not file for i in other.file.imports if not _import_goes(other, i)):
+            continue
+        _remove(file, node, f"{node.name} is no longer called")
+
+
+def _import_goes(file: FilePlan, imported: Import) -> bool:
+    return E.RemoveImport(E.Ref.of(imported.statement), imported.name or "") in file.edits
+
+
+RULE = Rule(
+    code="VA701",
+    name="dead-code",
+    summary="What the other rules left without a reader goes: local names, attributes, emptied branches, helpers, imports.",
+    why=(
+        "A rewrite that leaves unused names behind makes the next linter run fail and the next reader wonder. Only what lost its last "
+        "reader through this run is taken out; what was unused before stays, and so does everything whose evaluation could do something."
+    ),
+    follows="nothing upstream: it cleans up after the other rules",
+    names=frozenset(),
+    plan=plan,
+    examples=(Example(before=_BEFORE, after=_AFTER),),
+    sweeps=True,
+)
+

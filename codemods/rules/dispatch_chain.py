@@ -1,0 +1,171 @@
+"""VA201: a hand-written dispatch over attention kernels becomes one call of MMEncoderAttention."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods import edits as E
+from codemods import emit
+from codemods.findings import Severity
+from codemods.plan import Plan
+from codemods.rule import Example, Rule
+from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.attention_class import AttentionClass, RefusedClass
+from codemods.vision_attention.lengths import without_item
+
+_BEFORE = '''\
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.attention.layer import maybe_get_vit_flash_attn_backend
+from vllm.distributed import get_tensor_model_parallel_world_size
+from vllm.distributed.utils import divide
+from vllm.model_executor.models.vision import get_vit_attn_backend
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, width: int, heads: int, prefix: str = "") -> None:
+        super().__init__()
+        self.head_dim = width // heads
+        self.heads_here = divide(heads, get_tensor_model_parallel_world_size())
+        # Pick a kernel.
+        self.attn_backend = get_vit_attn_backend(head_size=self.head_dim, dtype=torch.get_default_dtype())
+        self.attn_backend, self.flash_attn_varlen_func = maybe_get_vit_flash_attn_backend(self.attn_backend)
+        self.is_flash_attn_backend = self.attn_backend in {
+            AttentionBackendEnum.FLASH_ATTN,
+            AttentionBackendEnum.ROCM_AITER_FA,
+        }
+
+    def forward(self, q, k, v, cu_seqlens, max_seqlen):
+        q, k, v = (x.view(1, -1, self.heads_here, self.head_dim) for x in (q, k, v))
+        if self.is_flash_attn_backend:
+            q, k, v = (rearrange(x, "b s ... -> (b s) ...") for x in (q, k, v))
+            out = self.flash_attn_varlen_func(
+                q, k, v,
+                cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens,
+                max_seqlen_q=max_seqlen, max_seqlen_k=max_seqlen,
+                causal=False,
+            )
+            y = rearrange(out, "(b s) h d -> s b (h d)", b=1).contiguous()
+        else:
+            parts = []
+            for first, last in zip(cu_seqlens[:-1], cu_seqlens[1:]):
+                part = (x[:, first:last].transpose(1, 2) for x in (q, k, v))
+                parts.append(F.scaled_dot_product_attention(*part).transpose(1, 2))
+            y = rearrange(torch.cat(parts, dim=1), "b s h d -> s b (h d)").contiguous()
+        return y
+'''
+
+_AFTER = '''\
+from einops import rearrange
+from torch import nn
+from vllm.distributed import get_tensor_model_parallel_world_size
+from vllm.distributed.utils import divide
+from vllm.model_executor.layers.attention import MMEncoderAttention
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, width: int, heads: int, prefix: str = "") -> None:
+        super().__init__()
+        self.head_dim = width // heads
+        self.heads_here = divide(heads, get_tensor_model_parallel_world_size())
+        # Pick a kernel.
+        self.attn = MMEncoderAttention(
+            num_heads=self.heads_here,
+            head_size=self.head_dim,
+            scale=self.head_dim**-0.5,
+            prefix=f"{prefix}.attn",
+        )
+
+    def forward(self, q, k, v, cu_seqlens, max_seqlen):
+        q, k, v = (x.view(1, -1, self.heads_here, self.head_dim) for x in (q, k, v))
+        y = self.attn(
+            query=q,
+            key=k,
+            value=v,
+            cu_seqlens=cu_seqlens,
+            max_seqlen=max_seqlen,
+        )
+        y = rearrange(y, "b s h d -> s b (h d)").contiguous()
+        return y
+'''
+
+_CAUSAL = _BEFORE.replace("causal=False", "causal=True")
+_LEFT = _CAUSAL.replace("from vllm.attention.backends.registry import AttentionBackendEnum\n", "").replace(
+    "\n\n\nclass", "\nfrom vllm.v1.attention.backends.registry import AttentionBackendEnum\n\n\nclass", 1
+)
+
+
+def plan(run: Plan) -> None:
+    for file in run.open_files:
+        for found in run.attention(file):
+            if isinstance(found, RefusedClass):
+                file.find(
+                    RULE,
+                    found.node,
+                    Severity.ERROR,
+                    f"{found.cls.node.name} is left as it is: {found.check}",
+                    "Build MMEncoderAttention in __init__ and call it with query, key, value, cu_seqlens and max_seqlen by hand, "
+                    "or keep this attention on torch SDPA if it needs what MMEncoderAttention has not.",
+                    covers=found.cls.node,
+                )
+                continue
+            chain = found.chain
+            file.rewrite(
+                RULE,
+                chain.statement,
+                f"{found.cls.node.name}: the kernel dispatch is one call of self.{found.op}",
+                [E.ReplaceStatement(E.Ref.of(chain.statement), _code(found))],
+                review="cu_seqlens counts along the sequence of one row; batches of more than one row were not supported before either"
+                if not chain.entry.packed
+                else "",
+            )
+            if f"{chain.epilogue}{chain.entry.prologue}".count("rearrange(") and not _has_rearrange(run, found):
+                file.add(E.AddImport("einops", "rearrange"))
+
+
+def _code(found: AttentionClass) -> str:
+    chain = found.chain
+    lines = [ast.unparse(without_item(step)) for step in chain.hoisted]
+    tensors = [chain.query, chain.key, chain.value]
+    if chain.entry.packed:
+        tensors = [f"{name}.unsqueeze(0)" for name in tensors]
+    if chain.entry.prologue:
+        tensors = [f'rearrange({name}, "{chain.entry.prologue}")' for name in tensors]
+    assert chain.max_seqlen is not None
+    arguments = [f"{name}={value}" for name, value in zip(("query", "key", "value"), tensors)]
+    arguments.append(f"cu_seqlens={ast.unparse(chain.cu_seqlens)}")
+    arguments.append(f"max_seqlen={ast.unparse(without_item(chain.max_seqlen))}")
+    lines.append(emit.call(f"self.{found.op}", arguments, chain.result))
+    tail = chain.epilogue
+    if tail.startswith("{x}."):
+        lines[-1] += tail.removeprefix("{x}")
+    elif tail:
+        lines.append(f"{chain.result} = {tail.format(x=chain.result)}")
+    return "\n".join(lines) + "\n"
+
+
+def _has_rearrange(run: Plan, found: AttentionClass) -> bool:
+    return any(i.qualified in ("einops", "einops.rearrange") and isinstance(i.scope, ast.Module) for i in found.cls.file.imports)
+
+
+RULE = Rule(
+    code="VA201",
+    name="dispatch-chain",
+    summary="A hand-written choice between flash attention, SDPA and xFormers becomes one call of MMEncoderAttention.",
+    why=(
+        "vLLM 0.13 gave vision encoders one attention op that picks the kernel itself and that a device plugin can replace as a whole. "
+        "The helpers that hand-written dispatch is built on went in 0.14. The op takes and gives [batch, sequence, heads, head_dim]; "
+        "what the old arms did to the layout afterwards is put back behind the call."
+    ),
+    follows="vLLM 0.13.0, PR #30125 (MMEncoderAttention); helpers removed in 0.14.0",
+    names=frozenset({V.FLASH_KERNEL, V.FLASH_WRAPPER, V.SDPA_WRAPPER, V.XFORMERS_WRAPPER, "cu_seqlens_q"}),
+    plan=plan,
+    examples=(
+        Example(before=_BEFORE, after=_AFTER),
+        Example(before=_CAUSAL, after=_LEFT, refused=True),
+    ),
+    requires=("VA202",),
+)

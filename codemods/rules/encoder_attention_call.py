@@ -1,0 +1,60 @@
+"""VA403: MMEncoderAttention is built with the arguments the target has."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.parsed_file import keyword
+from codemods.plan import Plan
+from codemods.rule import Example, Rule
+from codemods.vision_attention import vocabulary as V
+
+_BEFORE = '''\
+from torch import nn
+from vllm.attention.layers.mm_encoder_attention import MMEncoderAttention
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, heads: int, head_dim: int, multimodal_config=None) -> None:
+        super().__init__()
+        self.attn = MMEncoderAttention(num_heads=heads, head_size=head_dim, multimodal_config=multimodal_config)
+
+    def forward(self, q, k, v, cu_seqlens, max_seqlen):
+        return self.attn(query=q, key=k, value=v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
+'''
+
+_AFTER = '''\
+from torch import nn
+from vllm.model_executor.layers.attention import MMEncoderAttention
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.attn = MMEncoderAttention(num_heads=heads, head_size=head_dim)
+
+    def forward(self, q, k, v, cu_seqlens, max_seqlen):
+        return self.attn(query=q, key=k, value=v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
+'''
+
+
+def plan(run: Plan) -> None:
+    if run.target.takes_multimodal_config:
+        return
+    for file in run.open_files:
+        for call in file.file.nodes[ast.Call]:
+            if V.vllm_call(run.project, file.file, call, V.ENCODER_ATTENTION) and keyword(call, "multimodal_config") is not None:  # type: ignore[arg-type]
+                file.rewrite(RULE, call, "MMEncoderAttention reads the configuration itself", [])
+                file.remove_argument(call, "multimodal_config")  # type: ignore[arg-type]
+
+
+RULE = Rule(
+    code="VA403",
+    name="encoder-attention-call",
+    summary="MMEncoderAttention is no longer given multimodal_config from 0.15 on.",
+    why="The constructor took multimodal_config in 0.13 and 0.14 only; from 0.15 on it is a TypeError, and the configuration is read from vLLM's context.",
+    follows="vLLM 0.15.0, PR #31972",
+    names=frozenset({V.ENCODER_ATTENTION}),
+    plan=plan,
+    examples=(Example(before=_BEFORE, after=_AFTER, source="0.13"),),
+)

@@ -1,0 +1,166 @@
+"""VA301: a vision tower asks for its backend the way the target does, and no longer checks the answer."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods import edits as E
+from codemods.findings import Severity
+from codemods.parsed_file import keyword, self_attribute
+from codemods.plan import FilePlan, Plan
+from codemods.project import Class
+from codemods.rule import Example, Rule
+from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.backend import backend_state
+
+_BEFORE = '''\
+import torch
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.model_executor.models.vision import get_vit_attn_backend
+
+
+class Tower(nn.Module):
+    def __init__(self, width: int, heads: int, attn_backend_override: AttentionBackendEnum | None = None) -> None:
+        super().__init__()
+        self.attn_backend = get_vit_attn_backend(
+            head_size=width // heads,
+            dtype=torch.get_default_dtype(),
+            attn_backend_override=attn_backend_override,
+        )
+        if self.attn_backend not in {AttentionBackendEnum.FLASH_ATTN, AttentionBackendEnum.TORCH_SDPA}:
+            raise RuntimeError(f"this tower does not support {self.attn_backend}")
+
+    def needs_lengths(self) -> bool:
+        return self.attn_backend != AttentionBackendEnum.TORCH_SDPA
+
+
+def build(width: int, heads: int) -> Tower:
+    return Tower(width, heads)
+'''
+
+_AFTER = '''\
+import torch
+from torch import nn
+from vllm.model_executor.models.vision import get_vit_attn_backend
+from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+
+class Tower(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attn_backend = get_vit_attn_backend(
+            head_size=width // heads,
+            dtype=torch.get_default_dtype(),
+        )
+
+    def needs_lengths(self) -> bool:
+        return self.attn_backend != AttentionBackendEnum.TORCH_SDPA
+
+
+def build(width: int, heads: int) -> Tower:
+    return Tower(width, heads)
+'''
+
+
+def plan(run: Plan) -> None:
+    for file in run.open_files:
+        attention = {found.cls.node for found in run.attention(file)}
+        blocked = run.blocked(file)
+        for node in file.file.classes.values():
+            constructor = Class(file.file, node).own("__init__")
+            if node in attention or constructor is None:
+                continue
+            state = backend_state(run.project, file.file, constructor)
+            if not state.statements:
+                continue
+            if blocked is not None and state.calls:
+                file.find(
+                    RULE,
+                    state.statements[0],
+                    Severity.ERROR,
+                    f"{node.name} keeps its backend for {blocked.cls.node.name}, which is left as it is",
+                    f"Migrate {blocked.cls.node.name} first (line {blocked.node.lineno}: {blocked.check}), then run again.",
+                    covers=node,
+                )
+                continue
+            for statement in state.statements:
+                _plan_statement(run, file, node, statement)
+        for call in file.file.nodes[ast.Call]:
+            if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not file.gone(call):
+                cls = file.file.class_of(call)
+                if cls is None or (cls not in attention and blocked is None):
+                    _plan_call(run, file, call)
+
+
+def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast.stmt) -> None:
+    """Guards, upgrades to upstream flash-attn and second look-ups go; the first look-up stays."""
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    if any(V.vllm_call(run.project, file.file, c, V.GET_FLASH, V.UPSTREAM_FA, V.XFORMERS_AVAILABLE) for c in calls):
+        kept = next((c for c in calls if V.vllm_call(run.project, file.file, c, V.GET_BACKEND)), None)
+        if kept is None:
+            file.rewrite(RULE, statement, f"{cls.name}: the look-up of a flash kernel goes", [E.ReplaceStatement(E.Ref.of(statement), "")])
+        return
+    if isinstance(statement, ast.If):
+        raises = any(isinstance(n, ast.Raise) for n in ast.walk(statement))
+        message = "the check of the backend goes; vLLM refuses what it cannot serve" if raises else "the adjustment of the backend goes"
+        file.rewrite(RULE, statement, f"{cls.name}: {message}", [E.ReplaceStatement(E.Ref.of(statement), "")])
+
+
+def _plan_call(run: Plan, file: FilePlan, call: ast.Call) -> None:
+    edits: list[E.Edit] = []
+    ref = E.Ref.of(call)
+    if keyword(call, "support_fa") is not None or not (call.args or call.keywords):
+        size = _head_size(file, call)
+        if size is None or not any(i.qualified == "torch" for i in file.file.imports):
+            file.find(
+                RULE,
+                call,
+                Severity.ERROR,
+                "get_vit_attn_backend needs the head size and the dtype, and no single head size is in reach here",
+                "Write get_vit_attn_backend(head_size=<head size>, dtype=torch.get_default_dtype()).",
+            )
+            return
+        edits.append(E.ReplaceExpression(ref, f"{ast.unparse(call.func)}(head_size={size}, dtype=torch.get_default_dtype())"))
+        file.rewrite(RULE, call, "the backend is looked up by head size and dtype", edits)
+        return
+    value = keyword(call, V.OVERRIDE)
+    if value is not None and not run.target.takes_backend_override:
+        file.rewrite(RULE, call, "the backend override is read from the configuration by vLLM", [])
+        file.remove_argument(call, V.OVERRIDE)
+
+
+def _head_size(file: FilePlan, call: ast.Call) -> str | None:
+    """The one name in reach that a head size is computed into: `x // heads`, as a local or an attribute of self."""
+    function = file.file.function(call)
+    if function is None:
+        return None
+    found: list[str] = []
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign) or node.lineno >= call.lineno or len(node.targets) != 1:
+            continue
+        value = node.value
+        divided = isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv) and value.right
+        if isinstance(value, ast.Call) and V.called(value) == "divide" and len(value.args) == 2:
+            divided = value.args[1]
+        if divided and "head" in ast.unparse(divided):
+            target = node.targets[0]
+            name = target.id if isinstance(target, ast.Name) else self_attribute(target) and ast.unparse(target)
+            if name:
+                found.append(name)
+    return found[-1] if len(set(found)) == 1 else None
+
+
+RULE = Rule(
+    code="VA301",
+    name="tower-backend",
+    summary="A tower's backend look-up follows the target's signature; guards around it are taken out.",
+    why=(
+        "A tower still asks for the backend, because it decides whether max_seqlen is computed. From 0.15 the override is read from vLLM's "
+        "configuration and may not be passed. Guards that list the known backends reject Triton, which vLLM chooses from 0.17 on."
+    ),
+    follows="vLLM 0.11.0 (head_size, dtype), 0.15.0 PR #31972 (override), 0.17.0 (Triton)",
+    names=frozenset({V.GET_BACKEND, V.GET_FLASH, V.UPSTREAM_FA, V.OVERRIDE}),
+    plan=plan,
+    examples=(Example(before=_BEFORE, after=_AFTER),),
+)

@@ -1,0 +1,196 @@
+"""VA304: lists of sequence lengths that only xFormers read are no longer computed, returned or unpacked."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods import edits as E
+from codemods.parsed_file import FunctionNode
+from codemods.plan import FilePlan, Plan
+from codemods.project import AnyFunction
+from codemods.rule import Example, Rule
+from codemods.uses import Uses
+from codemods.vision_attention import vocabulary as V
+
+_BEFORE = '''\
+import torch
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.attention.layer import maybe_get_vit_flash_attn_backend
+from vllm.attention.ops.vit_attn_wrappers import vit_flash_attn_wrapper, vit_xformers_attn_wrapper
+from vllm.model_executor.models.vision import get_vit_attn_backend
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, heads: int, head_dim: int, prefix: str = "") -> None:
+        super().__init__()
+        self.heads = heads
+        self.head_dim = head_dim
+        self.attn_backend = get_vit_attn_backend(head_size=self.head_dim, dtype=torch.get_default_dtype())
+        self.attn_backend, self.flash = maybe_get_vit_flash_attn_backend(self.attn_backend, False)
+
+    def forward(self, q, k, v, cu_seqlens, max_seqlen, seqlens):
+        q = q.view(1, -1, self.heads, self.head_dim)
+        if self.attn_backend == AttentionBackendEnum.FLASH_ATTN:
+            y = vit_flash_attn_wrapper(q, k, v, cu_seqlens, max_seqlen, 1, False, False)
+        elif self.attn_backend == AttentionBackendEnum.XFORMERS:
+            y = vit_xformers_attn_wrapper(q, k, v, seqlens)
+        return y
+
+
+class Tower(nn.Module):
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.attn = PatchAttention(heads, head_dim)
+        self.attn_backend = get_vit_attn_backend(head_size=head_dim, dtype=torch.get_default_dtype())
+
+    def lengths(self, cu_seqlens):
+        max_seqlen, seqlens = None, None
+        if self.attn_backend == AttentionBackendEnum.FLASH_ATTN:
+            max_seqlen = (cu_seqlens[1:] - cu_seqlens[:-1]).max()
+        elif self.attn_backend == AttentionBackendEnum.XFORMERS:
+            seqlens = (cu_seqlens[1:] - cu_seqlens[:-1]).tolist()
+        return max_seqlen, seqlens
+
+    def forward(self, q, k, v, cu_seqlens):
+        max_seqlen, seqlens = self.lengths(cu_seqlens)
+        return self.attn(q, k, v, cu_seqlens, max_seqlen=max_seqlen, seqlens=seqlens)
+'''
+
+_AFTER = '''\
+import torch
+from einops import rearrange
+from torch import nn
+from vllm.model_executor.layers.attention import MMEncoderAttention
+from vllm.model_executor.models.vision import get_vit_attn_backend
+from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, heads: int, head_dim: int, prefix: str = "") -> None:
+        super().__init__()
+        self.heads = heads
+        self.head_dim = head_dim
+        self.attn = MMEncoderAttention(
+            num_heads=self.heads,
+            head_size=self.head_dim,
+            scale=self.head_dim**-0.5,
+            prefix=f"{prefix}.attn",
+        )
+
+    def forward(self, q, k, v, cu_seqlens, max_seqlen):
+        q = q.view(1, -1, self.heads, self.head_dim)
+        y = self.attn(
+            query=q,
+            key=k,
+            value=v,
+            cu_seqlens=cu_seqlens,
+            max_seqlen=max_seqlen,
+        )
+        y = rearrange(y, "b s h d -> s b (h d)").contiguous()
+        return y
+
+
+class Tower(nn.Module):
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.attn = PatchAttention(heads, head_dim)
+        self.attn_backend = get_vit_attn_backend(head_size=head_dim, dtype=torch.get_default_dtype())
+
+    def lengths(self, cu_seqlens):
+        max_seqlen = None
+        if self.attn_backend in {
+            AttentionBackendEnum.FLASH_ATTN,
+            AttentionBackendEnum.ROCM_AITER_FA,
+            AttentionBackendEnum.TRITON_ATTN,
+        }:
+            max_seqlen = (cu_seqlens[1:] - cu_seqlens[:-1]).max()
+        return max_seqlen
+
+    def forward(self, q, k, v, cu_seqlens):
+        max_seqlen = self.lengths(cu_seqlens)
+        return self.attn(q, k, v, cu_seqlens, max_seqlen=max_seqlen)
+'''
+
+
+def plan(run: Plan) -> None:
+    for file in run.open_files:
+        if not file.edits:
+            continue
+        for node in [*file.file.nodes[ast.FunctionDef], *file.file.nodes[ast.AsyncFunctionDef]]:
+            assert isinstance(node, FunctionNode)
+            _narrow(run, file, node)
+
+
+def _narrow(run: Plan, file: FilePlan, node: AnyFunction) -> None:
+    """Take a component out of a returned tuple that no caller reads any more."""
+    returns = [n for n in ast.walk(node) if isinstance(n, ast.Return) and file.file.function(n) is node]
+    tuples = [r.value for r in returns if isinstance(r.value, ast.Tuple)]
+    if not returns or len(tuples) != len(returns) or len({len(t.elts) for t in tuples}) != 1:
+        return
+    ref = E.Ref.of(tuples[0])
+    if any(isinstance(e, E.ReplaceExpression) and e.expression == ref for e in file.edits):
+        return
+    callers = [(other, call) for other, call, reached in run.calls() if reached is not None and reached.node is node]
+    unpacked: list[tuple[FilePlan, ast.Assign, ast.Tuple]] = []
+    for other, call in callers:
+        statement = other.file.parents[call]
+        if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Tuple)):
+            return
+        target = statement.targets[0]
+        if len(target.elts) != len(tuples[0].elts) or not all(isinstance(t, ast.Name) for t in target.elts) or other.read_only:
+            return
+        unpacked.append((other, statement, target))
+    if not unpacked:
+        return
+    dead = [index for index in range(len(tuples[0].elts)) if all(_died(other, statement, target, index) for other, statement, target in unpacked)]
+    if not dead or len(dead) == len(tuples[0].elts):
+        return
+    name = " and ".join(ast.unparse(tuples[0].elts[i]) for i in dead)
+    for value in tuples:
+        _shorten(file, value, dead, f"{node.name} no longer returns {name}")
+    for other, _, target in unpacked:
+        _shorten(other, target, dead, f"{name} is no longer unpacked")
+    if isinstance(node.returns, ast.Subscript) and isinstance(node.returns.slice, ast.Tuple) and len(node.returns.slice.elts) == len(tuples[0].elts):
+        kept = [a for i, a in enumerate(node.returns.slice.elts) if i not in dead]
+        code = ast.unparse(kept[0]) if len(kept) == 1 else f"{ast.unparse(node.returns.value)}[{', '.join(ast.unparse(a) for a in kept)}]"
+        if len(kept) == 1:
+            code = _tensor(run, file, kept[0], code)
+        file.add(E.ReplaceExpression(E.Ref.of(node.returns), code))
+
+
+def _tensor(run: Plan, file: FilePlan, annotation: ast.expr, code: str) -> str:
+    """The annotation as VA303 leaves it, if it planned a change inside."""
+    place = E.Ref.of(annotation)
+    for edit in file.edits:
+        if isinstance(edit, E.ReplaceExpression) and place.contains(edit.expression) and edit.expression.kind == "Name":
+            code = code.replace("int", edit.code, 1)
+    return code
+
+
+def _died(file: FilePlan, statement: ast.Assign, target: ast.Tuple, index: int) -> bool:
+    function = file.file.function(statement)
+    name = target.elts[index]
+    return function is not None and isinstance(name, ast.Name) and Uses(file).died(name.id, function)
+
+
+def _shorten(file: FilePlan, node: ast.Tuple, dead: list[int], message: str) -> None:
+    kept = [ast.unparse(e) for i, e in enumerate(node.elts) if i not in dead]
+    code = kept[0] if len(kept) == 1 else f"{', '.join(kept)}"
+    file.rewrite(RULE, node, message, [E.ReplaceExpression(E.Ref.of(node), code)])
+
+
+RULE = Rule(
+    code="VA304",
+    name="xformers-lengths",
+    summary="Sequence lengths that only xFormers read are no longer computed, returned, unpacked or named by compile decorators.",
+    why=(
+        "vLLM 0.12 removed xFormers from vision attention. Its list of lengths came along through every forward and as a second result of "
+        "the lengths helper. Where something else reads the list (patch embeddings do, in some models), it stays."
+    ),
+    follows="vLLM 0.12.0, PR #29262 (xFormers removed)",
+    names=frozenset({V.XFORMERS_WRAPPER, *V.XFORMERS_KERNELS, "seqlens"}),
+    plan=plan,
+    examples=(Example(before=_BEFORE, after=_AFTER, source="0.11.2"),),
+    sweeps=True,
+)

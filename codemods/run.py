@@ -1,0 +1,319 @@
+"""One run: find files, read them, plan every rule over all of them, carry the plans out, check the result, write it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+from codemods import edits as E
+from codemods.discover import discover
+from codemods.findings import FileReport, Finding, Report, Severity
+from codemods.leftovers import account
+from codemods.parsed_file import ParsedFile
+from codemods.plan import FilePlan, Plan
+from codemods.project import Project, module_name
+from codemods.rule import Rule
+from codemods.rules import RULES
+from codemods.source_file import SourceError, SourceFile
+from codemods.source_version import source_version
+from codemods.target import target
+from codemods.verify import problems
+from codemods.vision_attention import vocabulary as V
+from codemods.vllm_api import Api
+
+Progress = Callable[[int, int], None]
+
+_WORTH_A_POOL = 300_000  # bytes of changed files below which starting processes costs more than it saves
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run is asked to do. `target` is a release in the index; `select` and `ignore` hold rule codes or prefixes."""
+
+    target: str
+    source: str | None = None
+    write: bool = True
+    jobs: int = 1
+    select: frozenset[str] = frozenset()
+    ignore: frozenset[str] = frozenset()
+    keep_params: bool = False
+
+
+@dataclass
+class _Input:
+    """One file of the run while it goes through: read, parsed if a rule may apply, planned, changed."""
+
+    path: Path
+    source: SourceFile | None = None
+    parsed: ParsedFile | None = None
+    error: str | None = None
+    after: str | None = None
+
+
+def active_rules(options: Options) -> tuple[Rule, ...]:
+    """The rules a run uses: the selected ones less the ignored ones, less those that need one of these."""
+
+    def matches(rule: Rule, codes: frozenset[str]) -> bool:
+        return any(rule.code.startswith(code) for code in codes)
+
+    chosen = {r.code for r in RULES if (not options.select or matches(r, options.select)) and not matches(r, options.ignore)}
+    while True:
+        kept = {r.code for r in RULES if r.code in chosen and set(r.requires) <= chosen}
+        if kept == chosen:
+            return tuple(r for r in RULES if r.code in chosen)
+        chosen = kept
+
+
+def migrate(paths: Sequence[Path], options: Options, progress: Progress | None = None) -> Report:
+    """Port files to `options.target`. Nothing is raised for bad files: each has its own line in the report.
+
+    Raises ValueError if the target has no MMEncoderAttention.
+    """
+    target(options.target)
+    rules = active_rules(options)
+    found = discover(paths)
+    inputs = [_Input(path) for path in found.files]
+    given = {Path(os.path.abspath(path)) for path in paths}
+    for entry in inputs:
+        _read(entry)
+    _parse(inputs, _word_search({name for rule in rules for name in rule.names}), given)
+    neighbours = _neighbours(inputs)
+    frozen: dict[Path, Finding] = {}
+    while True:
+        plan = _plan(inputs, neighbours, rules, options, frozen)
+        failed = _carry_out(plan, inputs, options, frozen, progress)
+        failed = failed or _again(plan, inputs, neighbours, rules, options, frozen)
+        if not failed:
+            break
+        frozen.update(failed)  # left exactly as they are; the others are planned anew without them
+    reports = [FileReport(str(error.path), error=str(error)) for error in found.errors]
+    by_path = {p.file.path: p for p in plan.files}
+    for entry in inputs:
+        reports.append(_report(entry, by_path.get(entry.path), options, frozen, found.roots))
+    return Report(options.target, tuple(sorted(reports, key=lambda report: report.path)), dry_run=not options.write)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+def _read(entry: _Input) -> None:
+    try:
+        entry.source = SourceFile.read(entry.path)
+    except SourceError as error:
+        entry.error = str(error)
+
+
+def _word_search(names: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, names))) + r")\b")
+
+
+def _parse(inputs: list[_Input], words: re.Pattern[str], given: set[Path]) -> None:
+    """Parse the files in which a rule's name stands, those given one by one, and those that pass such a name on."""
+    while True:
+        for entry in inputs:
+            if entry.source is None or entry.parsed is not None or entry.error is not None:
+                continue
+            if Path(os.path.abspath(entry.path)) in given or words.search(entry.source.text):
+                _parse_one(entry)
+        more = _passed_on([e.parsed for e in inputs if e.parsed is not None]) - set(_words(words))
+        if not more:
+            return
+        words = _word_search({*_words(words), *more})
+
+
+def _words(pattern: re.Pattern[str]) -> list[str]:
+    return pattern.pattern[len(r"\b(?:") : -len(r")\b")].replace("\\", "").split("|")
+
+
+def _parse_one(entry: _Input) -> None:
+    assert entry.source is not None
+    text = entry.source.text
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        hint = "this looks like Python 2" if re.search(r"^\s*(print\s+[\"'\w]|except\s+\w+\s*,|exec\s+[\"'])", text, re.M) else "mend it first"
+        entry.error = f"{entry.path}:{error.lineno or 1}: cannot be parsed: {error.msg}; {hint}"
+        return
+    except (RecursionError, MemoryError, ValueError) as error:
+        entry.error = f"{entry.path}:1: cannot be parsed: {type(error).__name__}; split the file"
+        return
+    module, is_package = module_name(entry.path)
+    entry.parsed = ParsedFile(entry.path, module, text, tree, is_package)
+
+
+def _passed_on(files: Sequence[ParsedFile]) -> set[str]:
+    """Names under which other files may reach what the rules change: aliases of vLLM's names, classes with a choice of backend."""
+    found: set[str] = set()
+    for file in files:
+        for imported in file.imports:
+            if imported.name in (V.MULTI_HEAD_ATTENTION, V.GET_BACKEND, V.GET_FLASH, *V.ENUMS) and imported.alias != imported.name:
+                found.add(imported.alias)
+        for node in file.classes.values():
+            for function in node.body:
+                if isinstance(function, ast.FunctionDef) and function.name == "__init__":
+                    names = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
+                    if names & set(V.BACKEND_PARAMETERS):
+                        found.add(node.name)
+    return found
+
+
+def _neighbours(inputs: list[_Input]) -> list[ParsedFile]:
+    """Files beside the given ones that are not given: read for callers of what changes, never written."""
+    known = {os.path.realpath(e.path) for e in inputs}
+    classes = {name for e in inputs if e.parsed is not None for name in _passed_on([e.parsed])}
+    if not classes:
+        return []
+    words = _word_search(classes)
+    found: list[ParsedFile] = []
+    for folder in sorted({e.path.parent for e in inputs if e.parsed is not None}):
+        for path in sorted(folder.glob("*.py")):
+            if os.path.realpath(path) in known or not path.is_file():
+                continue
+            entry = _Input(path)
+            _read(entry)
+            if entry.source is not None and words.search(entry.source.text):
+                _parse_one(entry)
+            if entry.parsed is not None:
+                found.append(entry.parsed)
+    return found
+
+
+# -- planning ------------------------------------------------------------------------------------------------------------
+
+
+def _plan(inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding]) -> Plan:
+    parsed = [e.parsed for e in inputs if e.parsed is not None]
+    return plan_files(parsed, neighbours, rules, options, frozenset(frozen))
+
+
+def plan_files(files: Sequence[ParsedFile], neighbours: Sequence[ParsedFile], rules: Sequence[Rule], options: Options, frozen: frozenset[Path]) -> Plan:
+    """Run every rule over the files. Rules only add to the plan, so their order is that of the list, not of the files."""
+    project = Project([*files, *neighbours])
+    api = Api.of(options.target)
+    plans = [FilePlan(file, options.source or source_version(file), read_only=file in neighbours or file.path in frozen) for file in project.files]
+    plan = Plan(project, target(options.target), api, plans, options.keep_params, frozenset(r.code for r in rules))
+    index = 0
+    while index < len(rules):
+        sweeping = []
+        while index < len(rules) and rules[index].sweeps:
+            sweeping.append(rules[index])
+            index += 1
+        size = -1
+        while sweeping and size != (size := sum(len(p.edits) for p in plans)):
+            for rule in sweeping:
+                rule.plan(plan)
+        if index < len(rules):
+            rules[index].plan(plan)
+            index += 1
+    return plan
+
+
+# -- carrying out --------------------------------------------------------------------------------------------------------
+
+
+def _carry_out(plan: Plan, inputs: list[_Input], options: Options, frozen: dict[Path, Finding], progress: Progress | None) -> dict[Path, Finding]:
+    """Set `after` of every planned file; what cannot be carried out or fails the check is returned, with a finding."""
+    by_path = {entry.path: entry for entry in inputs}
+    work = [p for p in plan.open_files if p.edits]
+    for entry in inputs:
+        entry.after = None
+    failed: dict[Path, Finding] = {}
+    total = len(inputs)
+    done = total - len(work)
+    if progress is not None:
+        progress(done, total)
+    for file, result in _applied(work, options.jobs):
+        done += 1
+        if progress is not None:
+            progress(done, total)
+        if result.error is None:
+            wrong = problems(result.text, file.file, plan)
+            if not wrong:
+                by_path[file.file.path].after = result.text
+                continue
+            result = replace(result, error=wrong[0])
+        failed[file.file.path] = _self_check(result.error or "")
+    return failed
+
+
+def _self_check(reason: str) -> Finding:
+    return Finding(1, 1, "VA900", Severity.ERROR, f"the file is left as it is: {reason}", "Port it by hand, and report this: the rewrite failed its own check.")
+
+
+@dataclass(frozen=True)
+class _Result:
+    text: str = ""
+    error: str | None = None
+
+
+def _apply_one(job: tuple[str, list[E.Edit]]) -> _Result:
+    from libcst import ParserSyntaxError
+
+    from codemods.apply import ApplyError, apply
+
+    text, edits = job
+    try:
+        return _Result(apply(text, ast.parse(text), edits))
+    except (ApplyError, ParserSyntaxError, RecursionError) as error:
+        return _Result(error=str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+
+def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _Result]]:
+    tasks = [(p.file.text, p.edits) for p in work]
+    if jobs <= 1 or len(work) < 2 or sum(len(text) for text, _ in tasks) < _WORTH_A_POOL:
+        yield from zip(work, map(_apply_one, tasks))
+        return
+    import libcst  # noqa: F401  imported ahead of the fork, once for all processes
+
+    order = sorted(range(len(work)), key=lambda i: -len(tasks[i][0]))
+    with ProcessPoolExecutor(min(jobs, len(work)), mp_context=get_context("fork")) as pool:
+        for index, result in zip(order, pool.map(_apply_one, [tasks[i] for i in order])):
+            yield work[index], result
+
+
+def _again(plan: Plan, inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding]) -> dict[Path, Finding]:
+    """Plan once more over the new texts: a second run must have nothing to do."""
+    if not any(e.after is not None for e in inputs):
+        return {}
+    new = []
+    for entry in inputs:
+        if entry.parsed is not None:
+            file = entry.parsed
+            new.append(file if entry.after is None else ParsedFile(file.path, file.module, entry.after, ast.parse(entry.after), file.is_package))
+    second = plan_files(new, neighbours, rules, options, frozenset(frozen))
+    return {p.file.path: _self_check(f"a second run would change line {p.rewrites[0].line if p.rewrites else 1} again") for p in second.open_files if p.edits}
+
+
+# -- reporting -----------------------------------------------------------------------------------------------------------
+
+
+def _report(entry: _Input, plan: FilePlan | None, options: Options, frozen: dict[Path, Finding], roots: Sequence[Path]) -> FileReport:
+    if entry.error is not None or entry.source is None:
+        return FileReport(str(entry.path), error=entry.error)
+    if plan is None:
+        return FileReport(str(entry.path))
+    failure = frozen.get(entry.path)
+    rewrites = () if entry.after is None else tuple(sorted(set(plan.rewrites)))
+    findings = [*plan.findings, *([failure] if failure else [])]
+    sites, left = account(plan, changed=entry.after is not None)
+    report = FileReport(
+        str(entry.path),
+        source=plan.source,
+        rewrites=rewrites,
+        findings=tuple(sorted({*findings, *left})),
+        sites=sites,
+        before=entry.source.text if entry.after is not None else None,
+        after=entry.after,
+    )
+    if options.write and report.changed and entry.after is not None:
+        try:
+            entry.source.write(entry.after, roots)
+        except SourceError as error:
+            return replace(report, error=str(error), after=None, before=None, rewrites=())
+    return report

@@ -1,0 +1,81 @@
+"""Which names are still read once the planned edits are made."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import lru_cache
+
+from codemods import edits as E
+from codemods.parsed_file import ParsedFile, attribute_loads, loads
+from codemods.plan import FilePlan
+
+_PURE_METHODS = {"shape", "size", "tolist", "item", "max", "min", "dim", "numel", "diff", "sum", "cumsum"}
+_PURE_FUNCTIONS = {"len", "int", "max", "min", "tuple", "list", "bool"}
+
+
+@lru_cache(maxsize=None)
+def _fragment(code: str) -> tuple[frozenset[str], frozenset[str]]:
+    tree = ast.parse(code)
+    names = {n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+    return frozenset(loads(tree) | names), frozenset(attribute_loads(tree))
+
+
+class Uses:
+    """Reads of names in one file, with and without the planned edits."""
+
+    def __init__(self, plan: FilePlan) -> None:
+        self.plan = plan
+        self.file: ParsedFile = plan.file
+        self.names: dict[str, list[ast.Name]] = defaultdict(list)
+        for node in self.file.nodes[ast.Name]:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
+                self.names[node.id].append(node)
+
+    def before(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
+        """Reads of a name in the text as it is."""
+        if inside is None:
+            return self.names.get(name, [])
+        place = E.Ref.of(inside)
+        return [node for node in self.names.get(name, []) if place.contains(E.Ref.of(node))]
+
+    def now(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
+        """Reads of a name that no edit takes away."""
+        return [node for node in self.before(name, inside) if not self.plan.gone(node)]
+
+    def in_new_code(self, name: str, inside: ast.AST | None = None) -> bool:
+        """Whether code that edits put in reads the name."""
+        place = E.Ref.of(inside) if inside is not None else None
+        for where, code in self.plan.inserted:
+            if place is not None and not place.contains(where):
+                continue
+            if any(gone.contains(where) and gone != where for gone in self.plan.removed):
+                continue
+            if name in _fragment(code)[0]:
+                return True
+        return False
+
+    def attribute_read(self, name: str, inside: ast.ClassDef) -> bool:
+        """Whether `self.<name>` is still read inside a class."""
+        place = E.Ref.of(inside)
+        for node in self.file.nodes[ast.Attribute]:
+            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load) and place.contains(E.Ref.of(node)) and not self.plan.gone(node):
+                return True
+        return any(place.contains(where) and name in _fragment(code)[1] for where, code in self.plan.inserted)
+
+    def died(self, name: str, inside: ast.AST) -> bool:
+        """Whether the edits took away the last read of a name that was read before."""
+        return bool(self.before(name, inside)) and not self.now(name, inside) and not self.in_new_code(name, inside)
+
+
+def is_pure(node: ast.expr) -> bool:
+    """Whether evaluating an expression does nothing but give a value."""
+    for inner in ast.walk(node):
+        if isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda)):
+            return False
+        if isinstance(inner, ast.Call):
+            function = inner.func
+            pure = (isinstance(function, ast.Attribute) and function.attr in _PURE_METHODS) or (isinstance(function, ast.Name) and function.id in _PURE_FUNCTIONS)
+            if not pure:
+                return False
+    return True

@@ -1,0 +1,50 @@
+"""The old API by name, as data. Names match only where they resolve to vLLM (or to the kernel's own library)."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods.parsed_file import ParsedFile, dotted
+from codemods.project import Project
+
+MULTI_HEAD_ATTENTION = "MultiHeadAttention"
+ENCODER_ATTENTION = "MMEncoderAttention"
+GET_BACKEND = "get_vit_attn_backend"
+GET_FLASH = "maybe_get_vit_flash_attn_backend"
+UPSTREAM_FA = "check_upstream_fa_availability"
+XFORMERS_AVAILABLE = "check_xformers_availability"
+ENUMS = ("AttentionBackendEnum", "_Backend")
+
+FLASH_KERNEL = "flash_attn_varlen_func"
+FLASH_WRAPPER = "vit_flash_attn_wrapper"
+SDPA_KERNEL = "scaled_dot_product_attention"
+SDPA_WRAPPER = "vit_torch_sdpa_wrapper"
+XFORMERS_KERNELS = ("memory_efficient_attention", "memory_efficient_attention_forward")
+XFORMERS_WRAPPER = "vit_xformers_attn_wrapper"
+WRAPPERS = (FLASH_WRAPPER, SDPA_WRAPPER, XFORMERS_WRAPPER)
+
+# Constructor parameters that only ever carried the choice of a backend.
+BACKEND_PARAMETERS = ("attn_backend", "use_upstream_fa", "attn_backend_override")
+OVERRIDE = "attn_backend_override"
+CONFIG_OVERRIDE = "mm_encoder_attn_backend"
+
+
+def last(name: str | None) -> str | None:
+    return name.rpartition(".")[2] if name else None
+
+
+def vllm_call(project: Project, file: ParsedFile, node: ast.AST, *names: str) -> bool:
+    """Whether the node is a call of one of vLLM's functions or classes of these names."""
+    return isinstance(node, ast.Call) and last(project.vllm(file, node.func)) in names
+
+
+def is_backend_enum(project: Project, file: ParsedFile, node: ast.AST) -> bool:
+    """Whether the node is a member of vLLM's backend enum, as `AttentionBackendEnum.FLASH_ATTN`."""
+    return isinstance(node, ast.Attribute) and last(project.vllm(file, node.value)) in ENUMS
+
+
+def called(node: ast.Call) -> str | None:
+    """The last name of what a call calls: `f`, `x.f` and `self.f` all give `f`."""
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return last(dotted(node.func))
