@@ -14,8 +14,12 @@ UNSEEN = re.compile(r"vllm\.(benchmarks|third_party|vllm_flash_attn|_\w*C(_\w+)?
 """Parts of vLLM that are compiled, or copied from other projects, differently for each device (and vLLM's own benchmarks): they are
 not indexed, and nothing is claimed about them."""
 
-_IMPLICIT = frozenset({"__doc__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__", "__dict__"})
-_PLAIN = frozenset({"object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "torch.nn.Module"})
+_IMPLICIT = frozenset(
+    {"__doc__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__", "__dict__"}
+)
+_PLAIN = frozenset(
+    {"object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "torch.nn.Module"}
+)
 """Bases from outside vLLM whose constructor takes nothing."""
 
 

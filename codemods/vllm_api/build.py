@@ -43,7 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=BUILD, description="Add vLLM releases to the API index, from their wheels.")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("versions", nargs="*", default=[], metavar="VERSION", type=_final, help="a release, such as 0.33.0")
+    what.add_argument(
+        "versions", nargs="*", default=[], metavar="VERSION", type=_final, help="a release, such as 0.33.0"
+    )
     what.add_argument("--all-new", action="store_true", help="every published release that is not in the index")
     what.add_argument("--check", metavar="VERSION", type=_final, help="rebuild an indexed release and compare")
     parser.add_argument("--cache", metavar="DIR", type=Path, help="where the Python files of wheels are kept")

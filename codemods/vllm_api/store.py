@@ -1,6 +1,6 @@
-"""The index on disk: one file a release, holding what changed since the release before it. Text, sorted, so that git can show it.
+"""The index on disk: per release, what changed since the release before it, so adding one adds two files and rewrites none.
 
-`data/names/<release>.txt`, modules under their package:
+The files are sorted text, packed with gzip (`zcat` shows them). `data/names/<release>.txt.gz` has modules under their package:
 
     vllm.attention
      layer Attention -check_xformers_availability <..config CacheConfig VllmConfig=Config <! torch
@@ -10,7 +10,7 @@ A name alone is defined in the module, names after `<..config` are imported from
 `new=old` when renamed), names after `<!` come from other projects, `-name` is gone, `*` says that more names may exist than can be
 read. `-selector` at the start of a line is a whole module gone.
 
-`data/signatures/<release>.txt`, one block a changed module:
+`data/signatures/<release>.txt.gz` has one block a changed module:
 
     vllm.model_executor.models.vision
      get_vit_attn_backend(head_size dtype
@@ -27,12 +27,14 @@ members belong.
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
+_SUFFIX = ".txt.gz"
 
 Names = dict[str, str]
 """Name -> origin: `HERE`, `OUTSIDE`, or the dotted vLLM name it stands for. The name `*` marks an open module."""
@@ -52,7 +54,7 @@ TOP = "/"  # stands for the package that `vllm` itself is in
 
 def stored() -> Iterator[str]:
     """Every release in the index, in no order."""
-    return (path.stem for path in (DATA / "names").glob("*.txt"))
+    return (path.name.removesuffix(_SUFFIX) for path in (DATA / "names").glob("*" + _SUFFIX))
 
 
 @cache
@@ -87,14 +89,18 @@ def facts_changes(releases: tuple[str, ...]) -> Changes:
 
 
 def _read(kind: str, release: str) -> str:
-    return (DATA / kind / f"{release}.txt").read_text(encoding="utf-8")
+    return gzip.decompress((DATA / kind / (release + _SUFFIX)).read_bytes()).decode()
 
 
 def write(release: str, names: str, facts: str) -> None:
-    """Write the two files of a release."""
+    """Write the two files of a release; the same text always gives the same bytes."""
     for kind, text in (("names", names), ("signatures", facts)):
         (DATA / kind).mkdir(parents=True, exist_ok=True)
-        (DATA / kind / f"{release}.txt").write_text(text, encoding="utf-8", newline="\n")
+        with (
+            open(DATA / kind / (release + _SUFFIX), "wb") as file,
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        ):
+            packed.write(text.encode())
     names_changes.cache_clear()
     facts_changes.cache_clear()
 

@@ -87,7 +87,17 @@ def locate(version: str) -> Wheel:
 def _ask_pip(distribution: str, version: str, python: str) -> Wheel | None:
     with tempfile.TemporaryDirectory() as unused:
         done = _pip(
-            *("install", "--dry-run", "--quiet", "--report", "-", "--no-deps", "--ignore-installed", "--target", unused),
+            *(
+                "install",
+                "--dry-run",
+                "--quiet",
+                "--report",
+                "-",
+                "--no-deps",
+                "--ignore-installed",
+                "--target",
+                unused,
+            ),
             *("--python-version", python, *_any_linux(), f"{distribution}>={version},<={version}"),
         )
     if done.returncode != 0:
@@ -185,7 +195,9 @@ class _Remote(io.RawIOBase):
         super().__init__()
         self._url = url
         # pip's own certificate settings, for a mirror behind a private authority
-        self._tls = ssl.create_default_context(cafile=os.environ.get("PIP_CERT") or os.environ.get("REQUESTS_CA_BUNDLE"))
+        self._tls = ssl.create_default_context(
+            cafile=os.environ.get("PIP_CERT") or os.environ.get("REQUESTS_CA_BUNDLE")
+        )
         self._parts: dict[int, bytes] = {}
         self._at = 0
         self._size = 0
