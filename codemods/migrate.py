@@ -50,17 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     _tolerate_any_text()
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if arguments.list_rules or arguments.explain:
-        return _tell_rules(parser, arguments)
-    if not arguments.paths:
-        parser.error("give at least one file or folder")
-    options, why_target = _options(parser, arguments)
-    progress = Progress(sys.stderr)
     try:
-        return _tell(_run(arguments.paths, options, progress), arguments, why_target)
+        if arguments.list_rules or arguments.explain:
+            return _tell_rules(parser, arguments)
+        if not arguments.paths:
+            parser.error("give at least one file or folder")
+        options, why_target = _options(parser, arguments)
+        return _tell(_run(arguments.paths, options), arguments, why_target)
     except KeyboardInterrupt:
-        count = f" after {progress.done} of {progress.total} files" if progress.total else ""
-        print(f"vitport: interrupted{count}; every file is whole, run again to go on", file=sys.stderr)
+        print("vitport: interrupted; every file is whole, as it was or as ported: run again to go on", file=sys.stderr)
         return INTERRUPTED
     except Exception:
         # Left to itself Python would end with 1, which says that all went well and findings remain.
@@ -71,9 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKE_OFF
 
 
-def _run(paths: Sequence[Path], options: Options, progress: Progress) -> Report:
+def _run(paths: Sequence[Path], options: Options) -> Report:
     from codemods.run import migrate
 
+    progress = Progress(sys.stderr)
     try:
         return migrate(paths, options, progress)
     finally:

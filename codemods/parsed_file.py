@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,31 +38,57 @@ class ParsedFile:
     text: str
     tree: ast.Module
     is_package: bool = False
-    bindings: dict[ast.AST, dict[str, list[ast.AST | Import]]] = field(default_factory=dict)
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _ = self._order  # fills `parents`
+
+    @classmethod
+    def of(cls, text: str, like: ParsedFile) -> ParsedFile:
+        """Another text of the same file. Raises SyntaxError."""
+        return cls(like.path, like.module, text, ast.parse(text), like.is_package)
 
     # -- structure -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        table: dict[ast.AST, ast.AST] = {}
-        stack: list[ast.AST] = [self.tree]
-        while stack:
-            node = stack.pop()
+    def _order(self) -> tuple[list[ast.AST], dict[ast.AST, int], dict[ast.AST, int]]:
+        """All nodes in source order, where each stands in that order, and where what is below it ends."""
+        order: list[ast.AST] = []
+        first: dict[ast.AST, int] = {}
+        end: dict[ast.AST, int] = {}
+
+        def visit(node: ast.AST) -> None:
+            first[node] = len(order)
+            order.append(node)
             for child in ast.iter_child_nodes(node):
-                table[child] = node
-                stack.append(child)
-        return table
+                if not isinstance(child, (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)):
+                    self.parents[child] = node
+                    visit(child)
+            end[node] = len(order)
+
+        visit(self.tree)
+        return order, first, end
 
     @cached_property
     def nodes(self) -> dict[type[ast.AST], list[ast.AST]]:
         """Every node by type, in source order."""
         table: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
-        stack: list[ast.AST] = [self.tree]
-        while stack:
-            node = stack.pop()
+        for node in self._order[0]:
             table[type(node)].append(node)
-            stack.extend(reversed(list(ast.iter_child_nodes(node))))
         return table
+
+    def below(self, node: ast.AST) -> list[ast.AST]:
+        """The node and everything below it, in source order: `ast.walk` without the walk."""
+        order, first, end = self._order
+        return order[first[node] : end[node]]
+
+    def position(self, node: ast.AST) -> int:
+        """Where the node stands in source order."""
+        return self._order[1][node]
+
+    def extent(self, node: ast.AST) -> tuple[int, int]:
+        """The positions of the node and of what is below it: first, and one behind the last."""
+        return self._order[1][node], self._order[2][node]
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """The node's ancestors, nearest first."""
@@ -80,6 +107,20 @@ class ParsedFile:
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         return next((n for n in self.above(node) if isinstance(n, ast.ClassDef)), None)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The text's lines as `ast` counts them."""
+        return re.split(r"\r\n|\r|\n", self.text)
+
+    @cached_property
+    def reads(self) -> dict[str, list[ast.Name]]:
+        """Where each name is read, in source order."""
+        table: dict[str, list[ast.Name]] = defaultdict(list)
+        for node in self.nodes[ast.Name]:
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+                table[node.id].append(node)
+        return table
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from codemods import edits as E
 from codemods.findings import Finding, Rewrite, Severity
 from codemods.parsed_file import ParsedFile
-from codemods.project import Function, Project
+from codemods.project import AnyFunction, Function, Project
 from codemods.rule import Rule
 from codemods.target import Target
 from codemods.vllm_api import Api
+from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vision_attention.attention_class import AttentionClass, RefusedClass, attention_classes
 
 
@@ -30,6 +32,9 @@ class FilePlan:
     refused: list[E.Ref] = field(default_factory=list)  # places that findings account for
     removed: list[E.Ref] = field(default_factory=list)  # places whose code is gone
     inserted: list[tuple[E.Ref, str]] = field(default_factory=list)  # new code, and where
+    uses: tuple[object, Any] | None = None  # kept by codemods.uses
+    _lines: set[int] = field(default_factory=set)  # lines on which some removed place lies
+    _seen: list[E.Ref] = field(default_factory=list)
 
     def rewrite(self, rule: Rule, node: ast.AST, message: str, edits: Iterable[E.Edit], *, review: str = "") -> None:
         """Record edits and the one line that tells a person of them."""
@@ -41,10 +46,10 @@ class FilePlan:
         if edit in self.edits:
             return
         self.edits.append(edit)
-        for name in ("statement", "expression", "call", "function", "container"):
-            place: E.Ref | None = getattr(edit, name, None)
-            if place is not None and not isinstance(edit, (E.InsertAfter, E.InsertBefore)):
-                self.rewritten.append(place)
+        if isinstance(edit, (E.ReplaceStatement, E.ReplaceExpression)):
+            self.rewritten.append(edit.statement if isinstance(edit, E.ReplaceStatement) else edit.expression)
+        elif isinstance(edit, E.RemoveImport):
+            self.rewritten += [E.Ref.of(a) for a in self._aliases(edit)]
         if isinstance(edit, E.ReplaceStatement):
             self.removed.append(edit.statement)
             self.inserted.append((edit.statement, edit.code))
@@ -54,14 +59,26 @@ class FilePlan:
         elif isinstance(edit, (E.InsertAfter, E.InsertBefore)):
             self.inserted.append((edit.statement, edit.code))
 
+    def _aliases(self, edit: E.RemoveImport) -> list[ast.alias]:
+        return [
+            alias
+            for kind in (ast.ImportFrom, ast.Import)
+            for node in self.file.nodes[kind]
+            if E.Ref.of(node) == edit.statement
+            for alias in node.names  # type: ignore[attr-defined]
+            if alias.name == edit.name
+        ]
+
     def remove_argument(self, call: ast.Call, name: str) -> None:
         """Take a keyword argument out of a call; its value's code is gone."""
         self.add(E.RemoveArgument(E.Ref.of(call), name))
-        self.removed += [E.Ref.of(k.value) for k in call.keywords if k.arg == name]
+        words = [k for k in call.keywords if k.arg == name]
+        self.removed += [E.Ref.of(k.value) for k in words]
+        self.rewritten += [E.Ref.of(k) for k in words]
 
     def find(self, rule: Rule, node: ast.AST, severity: Severity, message: str, remedy: str, covers: ast.AST | None = None) -> None:
         """Record a finding at `node` that accounts for every old name inside `covers` (default: `node`)."""
-        column = len(self.file.text.splitlines()[_line(node) - 1].encode()[: getattr(node, "col_offset", 0)].decode()) + 1
+        column = len(self.file.lines[_line(node) - 1].encode()[: getattr(node, "col_offset", 0)].decode()) + 1
         finding = Finding(_line(node), column, rule.code, severity, message, remedy)
         if finding not in self.findings:
             self.findings.append(finding)
@@ -69,6 +86,13 @@ class FilePlan:
 
     def gone(self, node: ast.AST) -> bool:
         """Whether an edit takes this node's code away."""
+        if len(self._seen) != len(self.removed):
+            for place in self.removed[len(self._seen) :]:
+                self._lines.update(range(place.line, place.end_line + 1))
+            self._seen = [*self.removed]
+        line = getattr(node, "lineno", None)
+        if line is None or line not in self._lines:
+            return False
         ref = E.Ref.of(node)
         return any(place.contains(ref) for place in self.removed)
 
@@ -85,6 +109,8 @@ class Plan:
     active: frozenset[str] = frozenset()  # codes of the rules that run
     settled: set[tuple[str, int, str]] = field(default_factory=set)  # parameters that were decided on
     _calls: list[tuple[FilePlan, ast.Call, Function | None]] | None = None
+    _backends: dict[int, BackendState] = field(default_factory=dict)
+    _reached: dict[int, Function] = field(default_factory=dict)
     _attention: dict[str, list[AttentionClass | RefusedClass]] = field(default_factory=dict)
 
     def attention(self, file: FilePlan) -> list[AttentionClass | RefusedClass]:
@@ -104,6 +130,18 @@ class Plan:
                 if isinstance(node, ast.Call)
             ]
         return self._calls
+
+    def backend(self, file: ParsedFile, constructor: AnyFunction) -> BackendState:
+        """Where a constructor keeps the choice of a backend."""
+        if id(constructor) not in self._backends:
+            self._backends[id(constructor)] = backend_state(self.project, file, constructor)
+        return self._backends[id(constructor)]
+
+    def reached(self, call: ast.Call) -> Function | None:
+        """The project function a call of the run reaches."""
+        if not self._reached:
+            self._reached = {id(c): r for _, c, r in self.calls() if r is not None}
+        return self._reached.get(id(call))
 
     def blocked(self, file: FilePlan) -> RefusedClass | None:
         """A class of this file that stays on the old API: what feeds it must then stay as well."""

@@ -79,6 +79,9 @@ class Project:
     def __init__(self, files: Sequence[ParsedFile]) -> None:
         self.files = list(files)
         self.by_module = {file.module: file for file in files}
+        self._attributes: dict[tuple[str, str], list[Class]] = {}
+        self._values: dict[str, dict[str, list[ast.expr]]] = {}
+        self._aliases: dict[str, dict[str, set[str]]] = {}
 
     # -- names -----------------------------------------------------------------------------------------------------------
 
@@ -121,6 +124,27 @@ class Project:
         if root and module not in self.by_module and module.startswith(package):
             return f"{VLLM_MODELS}.{module[len(package) :].lstrip('.')}.{last}"
         return None
+
+    def aliases(self, file: ParsedFile) -> dict[str, set[str]]:
+        """The last part of what each imported name stands for -> the local names for it."""
+        if file.module not in self._aliases:
+            table: dict[str, set[str]] = {}
+            for imported in file.imports:
+                if imported.name is not None:
+                    table.setdefault(self.follow(imported.qualified).rpartition(".")[2], set()).add(imported.alias)
+            self._aliases[file.module] = table
+        return self._aliases[file.module]
+
+    def standing_for(self, file: ParsedFile, *names: str) -> Iterator[ast.Name | ast.Attribute]:
+        """Expressions that read one of vLLM's names, whatever they are called in this file."""
+        local = {alias for name in names for alias in self.aliases(file).get(name, ())}
+        for alias in sorted(local):
+            for node in file.reads.get(alias, ()):
+                if self.vllm(file, node, node):
+                    yield node
+        for node in file.nodes[ast.Attribute]:
+            if isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load) and self.vllm(file, node, node):
+                yield node
 
     @staticmethod
     def _relative(file: ParsedFile, node: ast.AST, at: ast.AST) -> bool:
@@ -206,18 +230,30 @@ class Project:
         return []
 
     def _attribute(self, cls: Class, attribute: str, depth: int) -> list[Class]:
-        found: list[Class] = []
-        for here in self.bases(cls):
-            for statement in ast.walk(here.node):
-                if isinstance(statement, ast.Assign):
-                    targets, value = statement.targets, statement.value
-                elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-                    targets, value = [statement.target], statement.value
-                else:
-                    continue
-                if any(self_attribute(t) == attribute for t in targets):
-                    found += self.instances(here.file, value, depth + 1)
-        return list({c.qualified: c for c in found}.values())
+        key = (cls.qualified, attribute)
+        if key not in self._attributes:
+            self._attributes[key] = []  # an attribute set from itself adds nothing
+            found = [
+                c
+                for here in self.bases(cls)
+                for value in self._assigned(here).get(attribute, ())
+                for c in self.instances(here.file, value, depth + 1)
+            ]
+            self._attributes[key] = list({c.qualified: c for c in found}.values())
+        return self._attributes[key]
+
+    def _assigned(self, cls: Class) -> dict[str, list[ast.expr]]:
+        """Attribute of self -> what a class sets it to, anywhere."""
+        if cls.qualified not in self._values:
+            table: dict[str, list[ast.expr]] = {}
+            for statement in cls.file.below(cls.node):
+                if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                    for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                        name = self_attribute(target)
+                        if name is not None:
+                            table.setdefault(name, []).append(statement.value)
+            self._values[cls.qualified] = table
+        return self._values[cls.qualified]
 
     # -- what a call reaches ---------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from codemods.project import Project, module_name
 from codemods.rule import Rule
 from codemods.rules import RULES
 from codemods.source_file import SourceError, SourceFile
-from codemods.source_version import source_version
+from codemods.source_version import describe, source_versions
 from codemods.target import target
 from codemods.verify import problems
 from codemods.vision_attention import vocabulary as V
@@ -53,7 +53,7 @@ class _Input:
     source: SourceFile | None = None
     parsed: ParsedFile | None = None
     error: str | None = None
-    after: str | None = None
+    after: ParsedFile | None = None
 
 
 def active_rules(options: Options) -> tuple[Rule, ...]:
@@ -95,7 +95,7 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
     reports = [FileReport(str(error.path), error=str(error)) for error in found.errors]
     by_path = {p.file.path: p for p in plan.files}
     for entry in inputs:
-        reports.append(_report(entry, by_path.get(entry.path), options, frozen, found.roots))
+        reports.append(_report(entry, plan, by_path.get(entry.path), options, frozen, found.roots))
     return Report(options.target, tuple(sorted(reports, key=lambda report: report.path)), dry_run=not options.write)
 
 
@@ -196,7 +196,7 @@ def plan_files(files: Sequence[ParsedFile], neighbours: Sequence[ParsedFile], ru
     """Run every rule over the files. Rules only add to the plan, so their order is that of the list, not of the files."""
     project = Project([*files, *neighbours])
     api = Api.of(options.target)
-    plans = [FilePlan(file, options.source or source_version(file), read_only=file in neighbours or file.path in frozen) for file in project.files]
+    plans = [FilePlan(file, options.source or describe(source_versions(project, file)), read_only=file in neighbours or file.path in frozen) for file in project.files]
     plan = Plan(project, target(options.target), api, plans, options.keep_params, frozenset(r.code for r in rules))
     index = 0
     while index < len(rules):
@@ -233,9 +233,14 @@ def _carry_out(plan: Plan, inputs: list[_Input], options: Options, frozen: dict[
         if progress is not None:
             progress(done, total)
         if result.error is None:
-            wrong = problems(result.text, file.file, plan)
+            try:
+                new = ParsedFile.of(result.text, like=file.file)
+            except SyntaxError as error:
+                wrong = [f"the new text does not parse (line {error.lineno}: {error.msg})"]
+            else:
+                wrong = problems(new, file, plan)
             if not wrong:
-                by_path[file.file.path].after = result.text
+                by_path[file.file.path].after = new
                 continue
             result = replace(result, error=wrong[0])
         failed[file.file.path] = _self_check(result.error or "")
@@ -252,23 +257,23 @@ class _Result:
     error: str | None = None
 
 
-def _apply_one(job: tuple[str, list[E.Edit]]) -> _Result:
+def _apply_one(job: tuple[str, ast.Module | None, list[E.Edit]]) -> _Result:
     from libcst import ParserSyntaxError
 
     from codemods.apply import ApplyError, apply
 
-    text, edits = job
+    text, tree, edits = job
     try:
-        return _Result(apply(text, ast.parse(text), edits))
+        return _Result(apply(text, tree or ast.parse(text), edits))
     except (ApplyError, ParserSyntaxError, RecursionError) as error:
         return _Result(error=str(error).splitlines()[0] if str(error) else type(error).__name__)
 
 
 def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _Result]]:
-    tasks = [(p.file.text, p.edits) for p in work]
-    if jobs <= 1 or len(work) < 2 or sum(len(text) for text, _ in tasks) < _WORTH_A_POOL:
-        yield from zip(work, map(_apply_one, tasks))
+    if jobs <= 1 or len(work) < 2 or sum(len(p.file.text) for p in work) < _WORTH_A_POOL:
+        yield from zip(work, (_apply_one((p.file.text, p.file.tree, p.edits)) for p in work))
         return
+    tasks = [(p.file.text, None, p.edits) for p in work]
     import libcst  # noqa: F401  imported ahead of the fork, once for all processes
 
     order = sorted(range(len(work)), key=lambda i: -len(tasks[i][0]))
@@ -281,11 +286,7 @@ def _again(plan: Plan, inputs: list[_Input], neighbours: list[ParsedFile], rules
     """Plan once more over the new texts: a second run must have nothing to do."""
     if not any(e.after is not None for e in inputs):
         return {}
-    new = []
-    for entry in inputs:
-        if entry.parsed is not None:
-            file = entry.parsed
-            new.append(file if entry.after is None else ParsedFile(file.path, file.module, entry.after, ast.parse(entry.after), file.is_package))
+    new = [entry.after or entry.parsed for entry in inputs if entry.parsed is not None]
     second = plan_files(new, neighbours, rules, options, frozenset(frozen))
     return {p.file.path: _self_check(f"a second run would change line {p.rewrites[0].line if p.rewrites else 1} again") for p in second.open_files if p.edits}
 
@@ -293,7 +294,7 @@ def _again(plan: Plan, inputs: list[_Input], neighbours: list[ParsedFile], rules
 # -- reporting -----------------------------------------------------------------------------------------------------------
 
 
-def _report(entry: _Input, plan: FilePlan | None, options: Options, frozen: dict[Path, Finding], roots: Sequence[Path]) -> FileReport:
+def _report(entry: _Input, run: Plan, plan: FilePlan | None, options: Options, frozen: dict[Path, Finding], roots: Sequence[Path]) -> FileReport:
     if entry.error is not None or entry.source is None:
         return FileReport(str(entry.path), error=entry.error)
     if plan is None:
@@ -301,7 +302,7 @@ def _report(entry: _Input, plan: FilePlan | None, options: Options, frozen: dict
     failure = frozen.get(entry.path)
     rewrites = () if entry.after is None else tuple(sorted(set(plan.rewrites)))
     findings = [*plan.findings, *([failure] if failure else [])]
-    sites, left = account(plan, changed=entry.after is not None)
+    sites, left = account(run, plan, frozenset(name for rule in RULES if rule.code in run.active for name in rule.names))
     report = FileReport(
         str(entry.path),
         source=plan.source,
@@ -309,11 +310,11 @@ def _report(entry: _Input, plan: FilePlan | None, options: Options, frozen: dict
         findings=tuple(sorted({*findings, *left})),
         sites=sites,
         before=entry.source.text if entry.after is not None else None,
-        after=entry.after,
+        after=entry.after.text if entry.after is not None else None,
     )
     if options.write and report.changed and entry.after is not None:
         try:
-            entry.source.write(entry.after, roots)
+            entry.source.write(entry.after.text, roots)
         except SourceError as error:
             return replace(report, error=str(error), after=None, before=None, rewrites=())
     return report

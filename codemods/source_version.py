@@ -1,9 +1,44 @@
-"""Which vLLM a file was written for."""
+"""Which vLLM a file was written for, read from what it imports and how it calls it."""
 
 from __future__ import annotations
 
+import ast
+
+from codemods import calls
 from codemods.parsed_file import ParsedFile
+from codemods.project import Project
+from codemods.vision_attention import vocabulary as V
+from codemods.vllm_api import Api, releases
+
+# Names whose place or signature tells releases apart; all others would only cost time.
+_TELLING = frozenset({V.MULTI_HEAD_ATTENTION, V.ENCODER_ATTENTION, V.GET_BACKEND, V.GET_FLASH, V.UPSTREAM_FA, V.XFORMERS_AVAILABLE, *V.WRAPPERS, *V.ENUMS})
 
 
-def source_version(file: ParsedFile) -> str | None:
-    return None
+def source_versions(project: Project, file: ParsedFile) -> tuple[str, ...]:
+    """Every indexed release that has all vision-attention names the file imports and takes its calls of them."""
+    wanted = [(file.absolute(s), a.name) for s in file.nodes[ast.ImportFrom] if isinstance(s, ast.ImportFrom) for a in s.names]
+    wanted = [(module, name) for module, name in wanted if module.startswith("vllm.") and name != "*"]
+    telling = [pair for pair in wanted if pair[1] in _TELLING]
+    called = [
+        (project.vllm(file, node.func) or "", node)
+        for node in file.nodes[ast.Call]
+        if isinstance(node, ast.Call) and V.vllm_call(project, file, node, *_TELLING)
+    ]
+    if not telling and not called:
+        return ()
+    found = [r for r in releases() if _fits(Api.of(r), telling, called)]
+    narrower = [r for r in found if all(Api.of(r).has(module, name) is not False for module, name in wanted)]
+    return tuple(narrower or found)
+
+
+def _fits(api: Api, names: list[tuple[str, str]], called: list[tuple[str, ast.Call]]) -> bool:
+    return all(api.has(module, name) is not False for module, name in names) and all(
+        calls.why_not(api, qualified, call) is None for qualified, call in called
+    )
+
+
+def describe(versions: tuple[str, ...]) -> str | None:
+    """`0.12.0`, `0.11.1 to 0.11.2`, or None where the file does not tell."""
+    if not versions:
+        return None
+    return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"

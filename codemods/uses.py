@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from functools import lru_cache
 
 from codemods import edits as E
@@ -27,17 +26,15 @@ class Uses:
     def __init__(self, plan: FilePlan) -> None:
         self.plan = plan
         self.file: ParsedFile = plan.file
-        self.names: dict[str, list[ast.Name]] = defaultdict(list)
-        for node in self.file.nodes[ast.Name]:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
-                self.names[node.id].append(node)
+        self.touched = {name for name, nodes in self.file.reads.items() if any(map(plan.gone, nodes))} if plan.removed else set()
 
     def before(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
         """Reads of a name in the text as it is."""
-        if inside is None:
-            return self.names.get(name, [])
-        place = E.Ref.of(inside)
-        return [node for node in self.names.get(name, []) if place.contains(E.Ref.of(node))]
+        nodes = self.file.reads.get(name, [])
+        if inside is None or not nodes:
+            return nodes
+        start, end = self.file.extent(inside)
+        return [node for node in nodes if start <= self.file.position(node) < end]
 
     def now(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
         """Reads of a name that no edit takes away."""
@@ -58,14 +55,22 @@ class Uses:
     def attribute_read(self, name: str, inside: ast.ClassDef) -> bool:
         """Whether `self.<name>` is still read inside a class."""
         place = E.Ref.of(inside)
-        for node in self.file.nodes[ast.Attribute]:
-            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load) and place.contains(E.Ref.of(node)) and not self.plan.gone(node):
+        for node in self.file.below(inside):
+            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load) and not self.plan.gone(node):
                 return True
         return any(place.contains(where) and name in _fragment(code)[1] for where, code in self.plan.inserted)
 
     def died(self, name: str, inside: ast.AST) -> bool:
         """Whether the edits took away the last read of a name that was read before."""
-        return bool(self.before(name, inside)) and not self.now(name, inside) and not self.in_new_code(name, inside)
+        return name in self.touched and bool(self.before(name, inside)) and not self.now(name, inside) and not self.in_new_code(name, inside)
+
+
+def uses_of(plan: FilePlan) -> Uses:
+    """The reads of a file as its plan stands now; made anew only when the plan has grown."""
+    key = (len(plan.removed), len(plan.inserted))
+    if plan.uses is None or plan.uses[0] != key:
+        plan.uses = (key, Uses(plan))
+    return plan.uses[1]  # type: ignore[no-any-return]
 
 
 def is_pure(node: ast.expr) -> bool:

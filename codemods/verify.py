@@ -1,17 +1,35 @@
-"""The check before a write: the new text parses, and what it uses of vLLM's vision attention exists at the target."""
+"""The check before a write: what a rewritten file takes from vLLM's vision attention exists at the target and is called right."""
 
 from __future__ import annotations
 
 import ast
 
+from codemods import calls
+from codemods import edits as E
 from codemods.parsed_file import ParsedFile
-from codemods.plan import Plan
+from codemods.plan import FilePlan, Plan
+from codemods.project import Project
+from codemods.vision_attention import vocabulary as V
+
+_CHECKED = (V.ENCODER_ATTENTION, V.GET_BACKEND, "ApplyRotaryEmb", "get_rope")
 
 
-def problems(text: str, file: ParsedFile, plan: Plan) -> list[str]:
+def problems(new: ParsedFile, old: FilePlan, plan: Plan) -> list[str]:
     """What is wrong with a rewritten file, one sentence each; empty if nothing is."""
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        return [f"the new text does not parse (line {error.lineno}: {error.msg})"]
-    return []
+    found = [
+        f"{edit.module} has no {edit.name} in vLLM {plan.target.version}"
+        for edit in old.edits
+        if isinstance(edit, E.AddImport) and plan.api.has(edit.module, edit.name) is False
+    ]
+    project = Project([new, *(f for f in plan.project.files if f is not old.file)])
+    before = {ast.dump(call) for call in old.file.nodes[ast.Call]}
+    for call in new.nodes[ast.Call]:
+        if isinstance(call, ast.Call) and V.vllm_call(project, new, call, *_CHECKED) and ast.dump(call) not in before:
+            why = calls.why_not(plan.api, project.vllm(new, call.func) or "", call)
+            if why is not None:
+                found.append(f"the new call of {ast.unparse(call.func)} does not fit vLLM {plan.target.version}: {why}")
+    for call, name in calls.encoder_attention_calls(project, new):
+        why = calls.why_not_instance(plan.api, name, call)
+        if why is not None and ast.dump(call) not in before:
+            found.append(f"the new call of {ast.unparse(call.func)} does not fit vLLM {plan.target.version}: {why}")
+    return found

@@ -37,15 +37,12 @@ def enum_name(run: Plan, file: FilePlan, node: ast.expr) -> str:
 
 def plan(run: Plan) -> None:
     for file in run.open_files:
-        for kind in (ast.Name, ast.Attribute):
-            for node in file.file.nodes[kind]:
-                if not isinstance(node.ctx, ast.Load) or V.last(run.project.vllm(file.file, node)) not in V.ENUMS:  # type: ignore[attr-defined]
-                    continue
-                if file.gone(node):
-                    continue
-                _member(run, file, node)
-                if ast.unparse(node).rpartition(".")[2] == "_Backend":
-                    file.rewrite(RULE, node, "_Backend is AttentionBackendEnum", [E.ReplaceExpression(E.Ref.of(node), _NEW)])
+        for node in run.project.standing_for(file.file, *V.ENUMS):
+            if file.gone(node):
+                continue
+            _member(run, file, node)
+            if ast.unparse(node).rpartition(".")[2] == "_Backend":
+                file.rewrite(RULE, node, "_Backend is AttentionBackendEnum", [E.ReplaceExpression(E.Ref.of(node), _NEW)])
         for statement in file.file.nodes[ast.ImportFrom]:
             assert isinstance(statement, ast.ImportFrom)
             for alias in statement.names:

@@ -151,7 +151,7 @@ def _handed_on(run: Plan, file: FilePlan, use: ast.Name) -> bool:
     """The use is an argument of a call into the project, which `_pass_config` rewrites."""
     above = file.file.parents[use]
     call = file.file.parents[above] if isinstance(above, ast.keyword) else above
-    return isinstance(call, ast.Call) and any(c is call and r is not None for _, c, r in run.calls())
+    return isinstance(call, ast.Call) and run.reached(call) is not None
 
 
 def _pass_config(run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
-from codemods.parsed_file import FunctionNode, Import, self_attribute
+from codemods.parsed_file import FunctionNode, Import, self_attribute, stores
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
-from codemods.uses import Uses, is_pure
-from codemods.vision_attention.backend import backend_state
+from codemods.uses import Uses, is_pure, uses_of
 
 
 def plan(run: Plan) -> None:
     for file in run.open_files:
         if not file.edits:
             continue
-        uses = Uses(file)
+        uses = uses_of(file)
         _locals(file, uses)
         _attributes(run, file, uses)
         _branches(file)
@@ -28,38 +27,34 @@ def plan(run: Plan) -> None:
 
 def _locals(file: FilePlan, uses: Uses) -> None:
     """Assignments of a local name whose last reader is gone, where computing the value does nothing else."""
-    for node in [*file.file.nodes[ast.FunctionDef], *file.file.nodes[ast.AsyncFunctionDef]]:
-        assert isinstance(node, FunctionNode)
-        if file.gone(node):
+    for statement in [*file.file.nodes[ast.Assign], *file.file.nodes[ast.AnnAssign]]:
+        assert isinstance(statement, (ast.Assign, ast.AnnAssign))
+        node = file.file.function(statement)
+        if node is None or statement.value is None or not stores(statement) & uses.touched or file.gone(statement):
             continue
-        for statement in ast.walk(node):
-            if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or file.gone(statement):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if len(targets) != 1 or not is_pure(statement.value):
+            continue
+        target = targets[0]
+        if isinstance(target, ast.Name):
+            if uses.died(target.id, node):
+                _remove(file, statement, f"{target.id} is no longer needed")
+        elif isinstance(target, ast.Tuple) and all(isinstance(t, ast.Name) for t in target.elts):
+            names = [t.id for t in target.elts if isinstance(t, ast.Name)]
+            dead = [n for n in names if uses.died(n, node)]
+            unread = [n for n in names if not uses.now(n, node) and not uses.in_new_code(n, node)]
+            if not dead:
                 continue
-            if file.file.function(statement) is not node:
-                continue
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            if len(targets) != 1 or not is_pure(statement.value):
-                continue
-            target = targets[0]
-            if isinstance(target, ast.Name):
-                if uses.died(target.id, node):
-                    _remove(file, statement, f"{target.id} is no longer needed")
-            elif isinstance(target, ast.Tuple) and all(isinstance(t, ast.Name) for t in target.elts):
-                names = [t.id for t in target.elts if isinstance(t, ast.Name)]
-                dead = [n for n in names if uses.died(n, node)]
-                unread = [n for n in names if not uses.now(n, node) and not uses.in_new_code(n, node)]
-                if not dead:
-                    continue
-                if len(unread) == len(names):
-                    _remove(file, statement, f"{', '.join(dead)} is no longer needed")
-                elif isinstance(statement.value, ast.Tuple) and len(statement.value.elts) == len(names):
-                    kept = [(n, ast.unparse(v)) for n, v in zip(names, statement.value.elts) if n not in dead]
-                    edits = [
-                        E.ReplaceExpression(E.Ref.of(target), ", ".join(n for n, _ in kept)),
-                        E.ReplaceExpression(E.Ref.of(statement.value), ", ".join(v for _, v in kept)),
-                    ]
-                    if edits[0] not in file.edits:
-                        file.rewrite(RULE, statement, f"{', '.join(dead)} is no longer needed", edits)
+            if len(unread) == len(names):
+                _remove(file, statement, f"{', '.join(dead)} is no longer needed")
+            elif isinstance(statement.value, ast.Tuple) and len(statement.value.elts) == len(names):
+                kept = [(n, ast.unparse(v)) for n, v in zip(names, statement.value.elts) if n not in dead]
+                edits = [
+                    E.ReplaceExpression(E.Ref.of(target), ", ".join(n for n, _ in kept)),
+                    E.ReplaceExpression(E.Ref.of(statement.value), ", ".join(v for _, v in kept)),
+                ]
+                if edits[0] not in file.edits:
+                    file.rewrite(RULE, statement, f"{', '.join(dead)} is no longer needed", edits)
 
 
 def _remove(file: FilePlan, statement: ast.stmt, message: str) -> None:
@@ -76,7 +71,7 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
         constructor = cls.own("__init__")
         if constructor is None:
             continue
-        state = backend_state(run.project, file.file, constructor)
+        state = run.backend(file.file, constructor)
         family = [cls, *run.project.subclasses.get(cls.qualified, [])]
         for statement in state.statements:
             if file.gone(statement) or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
@@ -91,11 +86,11 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
 
 
 def _was_read(family: list[Class], name: str) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load) for c in family for n in ast.walk(c.node))
+    return any(isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load) for c in family for n in c.file.below(c.node))
 
 
 def _still_read(run: Plan, cls: Class, name: str) -> bool:
-    return Uses(run.of(cls.file)).attribute_read(name, cls.node)
+    return uses_of(run.of(cls.file)).attribute_read(name, cls.node)
 
 
 def _read_from_outside(run: Plan, name: str) -> bool:

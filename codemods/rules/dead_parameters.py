@@ -11,14 +11,14 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import Class, Function
 from codemods.rule import Example, Rule
 from codemods.rules.tower_backend import _AFTER, _BEFORE
-from codemods.uses import Uses
+from codemods.uses import Uses, uses_of
 from codemods.vision_attention import vocabulary as V
 
 
 def plan(run: Plan) -> None:
     calls = run.calls()
     for file in run.open_files:
-        uses = Uses(file)
+        uses = uses_of(file)
         for node in [*file.file.nodes[ast.FunctionDef], *file.file.nodes[ast.AsyncFunctionDef]]:
             assert isinstance(node, FunctionNode)
             for parameter in parameters(node):
@@ -143,7 +143,7 @@ def _alone(run: Plan, file: FilePlan, cls: ast.ClassDef, node: ast.AST, name: st
         if method is None or name not in [a.arg for a in parameters(method)]:
             continue
         plan = run.of(other.file)
-        if Uses(plan).now(name, method):
+        if uses_of(plan).now(name, method):
             return False
     return True
 

@@ -11,10 +11,10 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.rules.backend_enum import enum_name
-from codemods.uses import Uses
+from codemods.uses import uses_of
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass
-from codemods.vision_attention.backend import backend_state, is_backend_test
+from codemods.vision_attention.backend import is_backend_test
 from codemods.vision_attention.lengths import is_longest
 
 _BEFORE = '''\
@@ -115,7 +115,7 @@ class _Tensors:
     def _held(self, file: FilePlan, cls: ast.ClassDef) -> set[str]:
         return {
             attribute
-            for node in ast.walk(cls)
+            for node in file.file.below(cls)
             if isinstance(node, ast.Assign) and V.vllm_call(self.run.project, file.file, node.value, V.ENCODER_ATTENTION)
             for target in node.targets
             if (attribute := self_attribute(target))
@@ -145,7 +145,7 @@ class _Tensors:
         if self.is_attention(file, call):
             return True
         word = next((k.arg for k in call.keywords if k.value is value), None)
-        reached = next((r for f, c, r in self.run.calls() if c is call), None)
+        reached = self.run.reached(call)
         if reached is None:
             return word is not None and word.startswith("max_seqlen")
         given = reached.passed(call) or {}
@@ -223,7 +223,7 @@ def _stray(run: Plan, file: FilePlan, function: AnyFunction, value: ast.expr, te
 
 
 def _stray_name(run: Plan, file: FilePlan, function: AnyFunction, name: str, tensors: _Tensors, seen: set[int]) -> ast.AST | None:
-    uses = Uses(file)
+    uses = uses_of(file)
     found = [_stray(run, file, function, use, tensors, seen) for use in uses.now(name, function)]
     reaching = uses.in_new_code(name, function) or any(f is None for f in found)
     if not reaching:
@@ -259,10 +259,10 @@ def _backend_sets(run: Plan, file: FilePlan, cls: ast.ClassDef) -> None:
     constructor = Class(file.file, cls).own("__init__")
     if constructor is None or any(f.cls.node is cls for f in run.attention(file)):
         return
-    names = backend_state(run.project, file.file, constructor).names
+    names = run.backend(file.file, constructor).names
     if not names:
         return
-    for node in ast.walk(cls):
+    for node in file.file.below(cls):
         if not isinstance(node, ast.If) or file.gone(node) or not is_backend_test(run.project, file.file, node.test, names):
             continue
         if not any(isinstance(n, ast.Attribute) and n.attr == "max" or isinstance(n, ast.Name) and n.id == "max_seqlen" for s in node.body for n in ast.walk(s)):

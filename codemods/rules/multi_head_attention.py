@@ -93,15 +93,11 @@ def plan(run: Plan) -> None:
 
 def _uses(run: Plan, file: FilePlan) -> list[ast.expr]:
     """Expressions that stand for vLLM's class (string annotations included)."""
-    found: list[ast.expr] = []
-    for kind in (ast.Name, ast.Attribute, ast.Constant):
-        for node in file.file.nodes[kind]:
-            if isinstance(node, ast.Constant) and not (isinstance(node.value, str) and V.MULTI_HEAD_ATTENTION in node.value and _is_annotation(file, node)):
-                continue
-            if isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
-                continue
+    found: list[ast.expr] = list(run.project.standing_for(file.file, V.MULTI_HEAD_ATTENTION))
+    for node in file.file.nodes[ast.Constant]:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and V.MULTI_HEAD_ATTENTION in node.value and _is_annotation(file, node):
             if V.last(run.project.vllm(file.file, node, node)) == V.MULTI_HEAD_ATTENTION:
-                found.append(node)  # type: ignore[arg-type]
+                found.append(node)
     return found
 
 

@@ -11,7 +11,6 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.backend import backend_state
 
 _BEFORE = '''\
 import torch
@@ -71,7 +70,7 @@ def plan(run: Plan) -> None:
             constructor = Class(file.file, node).own("__init__")
             if node in attention or constructor is None:
                 continue
-            state = backend_state(run.project, file.file, constructor)
+            state = run.backend(file.file, constructor)
             if not state.statements:
                 continue
             if blocked is not None and state.calls:

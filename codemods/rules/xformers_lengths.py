@@ -9,7 +9,7 @@ from codemods.parsed_file import FunctionNode
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
 from codemods.rule import Example, Rule
-from codemods.uses import Uses
+from codemods.uses import uses_of
 from codemods.vision_attention import vocabulary as V
 
 _BEFORE = '''\
@@ -117,16 +117,21 @@ def plan(run: Plan) -> None:
     for file in run.open_files:
         if not file.edits:
             continue
-        for node in [*file.file.nodes[ast.FunctionDef], *file.file.nodes[ast.AsyncFunctionDef]]:
-            assert isinstance(node, FunctionNode)
-            _narrow(run, file, node)
+        returning: dict[ast.AST, list[ast.Return]] = {}
+        for found in file.file.nodes[ast.Return]:
+            function = file.file.function(found)
+            if function is not None and isinstance(found, ast.Return):
+                returning.setdefault(function, []).append(found)
+        for function, returns in returning.items():
+            assert isinstance(function, FunctionNode)
+            if all(isinstance(r.value, ast.Tuple) for r in returns):
+                _narrow(run, file, function, returns)
 
 
-def _narrow(run: Plan, file: FilePlan, node: AnyFunction) -> None:
+def _narrow(run: Plan, file: FilePlan, node: AnyFunction, returns: list[ast.Return]) -> None:
     """Take a component out of a returned tuple that no caller reads any more."""
-    returns = [n for n in ast.walk(node) if isinstance(n, ast.Return) and file.file.function(n) is node]
     tuples = [r.value for r in returns if isinstance(r.value, ast.Tuple)]
-    if not returns or len(tuples) != len(returns) or len({len(t.elts) for t in tuples}) != 1:
+    if len({len(t.elts) for t in tuples}) != 1:
         return
     ref = E.Ref.of(tuples[0])
     if any(isinstance(e, E.ReplaceExpression) and e.expression == ref for e in file.edits):
@@ -171,7 +176,7 @@ def _tensor(run: Plan, file: FilePlan, annotation: ast.expr, code: str) -> str:
 def _died(file: FilePlan, statement: ast.Assign, target: ast.Tuple, index: int) -> bool:
     function = file.file.function(statement)
     name = target.elts[index]
-    return function is not None and isinstance(name, ast.Name) and Uses(file).died(name.id, function)
+    return function is not None and isinstance(name, ast.Name) and uses_of(file).died(name.id, function)
 
 
 def _shorten(file: FilePlan, node: ast.Tuple, dead: list[int], message: str) -> None:

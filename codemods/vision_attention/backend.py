@@ -54,7 +54,7 @@ def backend_state(project: Project, file: ParsedFile, constructor: AnyFunction) 
 
 
 def _is_enum(project: Project, file: ParsedFile, annotation: ast.expr) -> bool:
-    return any(V.last(project.vllm(file, node, node)) in V.ENUMS for node in ast.walk(annotation) if isinstance(node, (ast.Name, ast.Attribute)))
+    return any(V.last(project.vllm(file, node, node)) in V.ENUMS for node in ast.walk(annotation) if V.may_mean(project, file, node, V.ENUMS))
 
 
 def _targets(statement: ast.stmt) -> set[str]:

@@ -35,12 +35,23 @@ def last(name: str | None) -> str | None:
 
 def vllm_call(project: Project, file: ParsedFile, node: ast.AST, *names: str) -> bool:
     """Whether the node is a call of one of vLLM's functions or classes of these names."""
-    return isinstance(node, ast.Call) and last(project.vllm(file, node.func)) in names
+    if not isinstance(node, ast.Call) or not may_mean(project, file, node.func, names):
+        return False
+    return last(project.vllm(file, node.func)) in names
 
 
 def is_backend_enum(project: Project, file: ParsedFile, node: ast.AST) -> bool:
     """Whether the node is a member of vLLM's backend enum, as `AttentionBackendEnum.FLASH_ATTN`."""
-    return isinstance(node, ast.Attribute) and last(project.vllm(file, node.value)) in ENUMS
+    if not isinstance(node, ast.Attribute) or not may_mean(project, file, node.value, ENUMS):
+        return False
+    return last(project.vllm(file, node.value)) in ENUMS
+
+
+def may_mean(project: Project, file: ParsedFile, node: ast.AST, names: tuple[str, ...]) -> bool:
+    """Whether an expression can stand for one of vLLM's names at all: a cheap look before the names are followed."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in names
+    return isinstance(node, ast.Name) and any(node.id in project.aliases(file).get(name, ()) for name in names)
 
 
 def called(node: ast.Call) -> str | None:
