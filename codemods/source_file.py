@@ -86,8 +86,12 @@ class SourceFile:
             )
         return data
 
-    def check_writable(self, roots: Sequence[Path]) -> Path:
-        """The real path a write goes to. Raises SourceError where it is read-only or outside `roots` (real paths)."""
+    def check_write(self, text: str, roots: Sequence[Path]) -> tuple[Path, bytes]:
+        """The real path and the bytes of a write, for a dry run to fail where the run would.
+
+        Raises SourceError where the file is read-only or outside `roots` (real paths), or its encoding lacks a character.
+        """
+        data = self.encode(text)
         real = Path(os.path.realpath(self.path))
         if not any(real == root or root in real.parents for root in roots):
             raise SourceError(
@@ -102,12 +106,11 @@ class SourceFile:
             raise SourceError(
                 self.path, None, "is read-only; not written", "make it writable (chmod u+w) and run again"
             )
-        return real
+        return real, data
 
     def write(self, text: str, roots: Sequence[Path]) -> None:
         """Replace the file's content. Raises SourceError, the file untouched, where that is unsafe or fails."""
-        data = self.encode(text)
-        real = self.check_writable(roots)
+        real, data = self.check_write(text, roots)
         try:
             replace_file(real, data, like=self.snapshot, before_replacing=lambda: self._check_unchanged(real))
         except OSError as error:

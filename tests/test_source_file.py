@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import pickle
+import re
 import stat
 from pathlib import Path
 
@@ -258,6 +259,11 @@ class TestWriting:
         before = (target.read_bytes(), target.stat().st_mtime_ns, sorted(target.parent.iterdir()))
         with pytest.raises(SourceError) as caught:
             SourceFile.read(path).write(text, roots)
+        if says.startswith("cannot be written"):  # known only by trying
+            SourceFile.read(path).check_write(text, roots)
+        else:
+            with pytest.raises(SourceError, match=re.escape(says)):
+                SourceFile.read(path).check_write(text, roots)
         assert says in caught.value.message
         assert (target.read_bytes(), target.stat().st_mtime_ns, sorted(target.parent.iterdir())) == before
         return caught.value

@@ -10,11 +10,11 @@ PATIENCE_S = 0.3  # shorter runs are over before a bar would be read, and import
 
 
 class Progress:
-    """Called with (done, total) files. Keeps the last pair, for the message of an interrupted run."""
+    """Called with (done, total) files."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.done = 0
-        self.total = 0
+        self._done = 0
+        self._total = 0
         self._stream = stream
         self._terminal = stream.isatty()
         self._since = time.monotonic()
@@ -22,7 +22,7 @@ class Progress:
         self._clear: Callable[[], None] = lambda: None
 
     def __call__(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
+        self._done, self._total = done, total
         if not self._terminal or time.monotonic() - self._since < PATIENCE_S:
             return
         if self._draw is None:
@@ -42,15 +42,15 @@ class Progress:
             return self._draw_counter
         # No refresh thread: the run may fork worker processes, and threads do not survive that.
         bar = Bar(console=Console(file=self._stream), transient=True, auto_refresh=False)
-        task = bar.add_task("migrating", total=self.total)
+        task = bar.add_task("migrating", total=self._total)
         bar.start()
         self._clear = bar.stop
-        return lambda: bar.update(task, completed=self.done, total=self.total, refresh=True)
+        return lambda: bar.update(task, completed=self._done, total=self._total, refresh=True)
 
     def _draw_counter(self) -> None:
-        self._stream.write(f"\rmigrating {self.done}/{self.total} files")
+        self._stream.write(f"\rmigrating {self._done}/{self._total} files")
         self._stream.flush()
 
     def _clear_counter(self) -> None:
-        self._stream.write("\r" + " " * len(f"migrating {self.total}/{self.total} files") + "\r")
+        self._stream.write("\r" + " " * len(f"migrating {self._total}/{self._total} files") + "\r")
         self._stream.flush()
