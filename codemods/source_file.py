@@ -89,7 +89,7 @@ class SourceFile:
     def check_write(self, text: str, roots: Sequence[Path]) -> tuple[Path, bytes]:
         """The real path and the bytes of a write, for a dry run to fail where the run would.
 
-        Raises SourceError where the file is read-only or outside `roots` (real paths), or its encoding lacks a character.
+        Raises SourceError where the file is read-only, outside `roots` (real paths), or cannot express the text.
         """
         data = self.encode(text)
         real = Path(os.path.realpath(self.path))
