@@ -9,7 +9,7 @@ from codemods.findings import FileReport, Report, Severity
 from codemods.reports import counts
 
 _CODE_SPAN = re.compile(r"(`[^`]*`)")
-_SPECIAL = re.compile(r"([\\*_<\[])")
+_SPECIAL = re.compile(r"([\\*<\[]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")  # an underscore inside a word is itself
 
 
 def render(report: Report) -> str:

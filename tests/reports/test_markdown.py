@@ -70,6 +70,6 @@ def test_nothing_to_do_is_the_head_alone() -> None:
 
 
 def test_code_spans_stay_and_markup_elsewhere_is_escaped() -> None:
-    message = "`a_b<c>` gives <b> and *x*"
+    message = "`_b<c>` gives <b> and *x*, not max_seqlen"
     file = FileReport("a.py", findings=(replace(finding(1, Severity.ERROR), message=message),))
-    assert "`a_b<c>` gives \\<b> and \\*x\\*" in markdown.render(Report("0.32.0", (file,)))
+    assert "`_b<c>` gives \\<b> and \\*x\\*, not max_seqlen\n" in markdown.render(Report("0.32.0", (file,)))
