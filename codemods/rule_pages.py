@@ -70,7 +70,8 @@ def _page(rule: Rule) -> Iterator[str]:
     yield ""
     yield rule.summary
     yield ""
-    yield f"- **Safety**: {rule.safety}"
+    # A safe rule may still mark a single rewrite for review; the rule as a whole cannot know.
+    yield f"- **Safety**: {rule.safety if rule.review else 'safe, unless the report marks a rewrite for review'}"
     yield f"- **Follows**: {rule.follows}"
     yield f"- **Looks at files that mention**: {', '.join(f'`{name}`' for name in sorted(rule.names)) or 'anything'}"
     if rule.requires:

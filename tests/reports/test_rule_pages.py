@@ -14,7 +14,7 @@ VA1 = """\
 
 Replaces OldAttention | NewAttention.
 
-- **Safety**: safe
+- **Safety**: safe, unless the report marks a rewrite for review
 - **Follows**: vLLM 0.13 (#1)
 - **Looks at files that mention**: `OldAttention`, `old`
 
