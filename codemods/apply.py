@@ -51,6 +51,47 @@ def apply(text: str, tree: ast.Module, planned: Sequence[E.Edit]) -> str:
     return changed.code
 
 
+class _Gone(cst.SimpleStatementLine):
+    """Stands where a statement was taken out, until the lines around it are closed up."""
+
+
+def _closed_up(block: Any) -> Any:
+    """Take the places of removed statements out: no blank line at the start of a block, no paragraph break lost."""
+    if not any(isinstance(line, _Gone) for line in block.body):
+        return block
+    body: list[Any] = []
+    pending: list[cst.EmptyLine] = []
+    for line in block.body:
+        if isinstance(line, _Gone):
+            if not any(not isinstance(kept, _Gone) for kept in body) and isinstance(block, cst.IndentedBlock):
+                pending = []
+            elif len(line.leading_lines) > len(pending):
+                pending = list(line.leading_lines)
+            body.append(line)
+            continue
+        if body and isinstance(body[-1], _Gone):
+            line = line.with_changes(leading_lines=_joined(pending, line.leading_lines, first=all(isinstance(b, _Gone) for b in body) and isinstance(block, cst.IndentedBlock)))
+        body.append(line)
+        pending = []
+    kept = [line for line in body if not isinstance(line, _Gone)]
+    if not kept and isinstance(block, cst.IndentedBlock):
+        kept = [cst.SimpleStatementLine([cst.Pass()])]
+    return block.with_changes(body=kept)
+
+
+def _joined(gone: list[cst.EmptyLine], own: Sequence[cst.EmptyLine], first: bool) -> list[cst.EmptyLine]:
+    """Leading lines of the statement behind a removed one. Comments stay; blank lines are as many as either had."""
+    blank = [line for line in own if line.comment is None]
+    comments = [line for line in gone if line.comment is not None]
+    if first:
+        start = next((i for i, line in enumerate(own) if line.comment is not None), len(own))
+        return [*comments, *own[start:]]
+    if comments:
+        return [*gone, *own]
+    missing = len([line for line in gone if line.comment is None]) - len(blank)
+    return [*gone[:missing], *own] if missing > 0 else list(own)
+
+
 class _CommentRenamer(cst.CSTTransformer):
     def __init__(self, old: str, new: str) -> None:
         super().__init__()
@@ -76,6 +117,8 @@ class _Transformer(cst.CSTTransformer):
         result: Any = updated_node
         for change in self.changes.get(id(original_node), ()):
             result = change(result)
+        if isinstance(result, (cst.Module, cst.IndentedBlock)):
+            return _closed_up(result)
         return result
 
 
@@ -268,13 +311,15 @@ class _Run:
         slot = self.slot(edit.statement)
         self._touch(slot)
         new = list(cst.parse_module(edit.code, self.module.config_for_parsing).body) if edit.code.strip() else []
-        if slot.line is slot.node:
+        if slot.is_elif and not new:
+            self.change(slot.node, lambda node: cst.RemoveFromParent())
+        elif slot.line is slot.node:
             self.change(slot.node, lambda node: _statements(edit, node, new))
         elif isinstance(slot.line, cst.SimpleStatementLine) and len(slot.line.body) == 1:
             self.change(slot.line, lambda node: _statements(edit, node, new))
         elif isinstance(edit, E.ReplaceStatement) and not new:
             self.change(slot.node, lambda node: cst.RemoveFromParent())
-            self.change(slot.line, _pass_if_empty)
+            self.change(slot.line, _tidied)
         elif isinstance(edit, E.ReplaceStatement) and len(new) == 1 and isinstance(new[0], cst.SimpleStatementLine):
             small = new[0].body[0]
             self.change(slot.node, lambda node: small.with_changes(semicolon=node.semicolon))
@@ -328,14 +373,14 @@ class _Elif:
 def _statements(edit: Any, node: Any, new: list[Any]) -> Any:
     if isinstance(edit, E.ReplaceStatement):
         if not new:
-            return cst.RemoveFromParent()
+            return _gone(node, keep_comments=False)
         first = new[0].with_changes(leading_lines=[*node.leading_lines, *new[0].leading_lines])
         if isinstance(node, cst.SimpleStatementLine) and isinstance(new[-1], cst.SimpleStatementLine):
             last = first if len(new) == 1 else new[-1]
             last = last.with_changes(trailing_whitespace=node.trailing_whitespace)
             return cst.FlattenSentinel([last] if len(new) == 1 else [first, *new[1:-1], last])
         return cst.FlattenSentinel([first, *new[1:]])
-    old = list(node) if isinstance(node, cst.FlattenSentinel) else [] if isinstance(node, cst.RemovalSentinel) else [node]
+    old = list(node) if isinstance(node, cst.FlattenSentinel) else [node]
     return cst.FlattenSentinel([*new, *old] if isinstance(edit, E.InsertBefore) else [*old, *new])
 
 
@@ -355,12 +400,26 @@ def _expression(code: str, old: Any) -> cst.BaseExpression:
     return new
 
 
+def _gone(node: Any, keep_comments: bool) -> Any:
+    """What stands for a removed statement. A comment right above goes with it unless it may speak of more than it."""
+    if not hasattr(node, "leading_lines"):
+        return cst.RemoveFromParent()
+    lines = [line for line in node.leading_lines if keep_comments or line.comment is None]
+    return _Gone(body=[cst.Pass()], leading_lines=lines)
+
+
 def _drop_if_empty(node: Any) -> Any:
-    return node if isinstance(node, cst.RemovalSentinel) or node.body else cst.RemoveFromParent()
+    return node if isinstance(node, _Gone) or node.body else _gone(node, keep_comments=True)
 
 
-def _pass_if_empty(node: Any) -> Any:
-    return node if node.body else node.with_changes(body=[cst.Pass()])
+def _tidied(node: Any) -> Any:
+    """A line with several statements, one of which was taken out."""
+    if isinstance(node, _Gone):
+        return node
+    if not node.body:
+        return _gone(node, keep_comments=True) if isinstance(node, cst.SimpleStatementLine) else node.with_changes(body=[cst.Pass()])
+    last = node.body[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+    return node.with_changes(body=[*node.body[:-1], last])
 
 
 # -- comma separated lists -------------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from codemods import edits as E
 from codemods.findings import Severity
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
+from codemods.target import release_key
 from codemods.vision_attention import vocabulary as V
+from codemods.vllm_api import Api, releases, store
 
 _BEFORE = '''\
 from vllm.attention.layers.mm_encoder_attention import MMEncoderAttention
@@ -77,12 +79,38 @@ def _vllm_module(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> str | 
 
 
 def _new_home(run: Plan, module: str, name: str) -> str | None:
-    """Where the target exports the name from: its one definition, or the shortest public way to it."""
-    homes = run.api.where(name)
-    if len(homes) == 1:
-        return homes[0]
-    near = [home for home in homes if home.split(".")[:2] == module.split(".")[:2] or home.startswith(module.rpartition(".")[0])]
-    return near[0] if len(near) == 1 else None
+    """Where the target has the name, followed release by release: a name moved where it went in one place and came in another.
+
+    The same name elsewhere is not enough: models define helpers of the same names.
+    """
+    for _ in range(8):
+        if run.api.has(module, name):
+            return _public(run, module, name)
+        step = _moved(run, module, name)
+        if step is None:
+            return None
+        module = step
+    return None
+
+
+def _moved(run: Plan, module: str, name: str) -> str | None:
+    known = [Api.of(r) for r in releases() if release_key(r) <= release_key(run.target.version)]
+    having = [index for index, api in enumerate(known) if api.has(module, name)]
+    if not having or having[-1] + 1 >= len(known):
+        return None
+    before, after = known[having[-1]], known[having[-1] + 1]
+    origin = (before.names(module) or {}).get(name)
+    if origin and origin != store.OUTSIDE:  # a re-export went: what it stood for may still be there
+        home, _, own = origin.rpartition(".")
+        return home if own == name else None
+    came = [m for m in after.where(name) if m not in before.where(name)]
+    return came[0] if len(came) == 1 else None
+
+
+def _public(run: Plan, module: str, name: str) -> str:
+    """The shortest package around the module that exports the same thing."""
+    around = [m for m in run.api.exported_from(name) if module.startswith(f"{m}.") and m.count(".") >= 1]
+    return around[0] if around else module
 
 
 def _in_use(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias) -> bool:

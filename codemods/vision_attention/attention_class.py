@@ -9,7 +9,8 @@ from codemods.parsed_file import ParsedFile, parameters, self_attribute
 from codemods.project import AnyFunction, Class, Project
 from codemods.target import Target
 from codemods.vision_attention.backend import BackendState, backend_state
-from codemods.vision_attention.chain import Chain, Refusal, describe, find_chains
+from codemods.vision_attention.arms import Refusal
+from codemods.vision_attention.chain import Chain, describe, find_chains
 from codemods.vision_attention.heads import Heads, heads
 
 _OP_NAMES = ("attn", "encoder_attn", "mm_encoder_attn")
@@ -67,6 +68,8 @@ def _accepted(project: Project, file: ParsedFile, cls: Class, function: AnyFunct
     found = heads(cls.node, constructor, chain, state)
     if not target.honours_scale and not found.default_scale:
         raise Refusal("the scale is not head_size**-0.5, and MMEncoderAttention ignores scale at this target", chain.scale or statement)
+    if chain.unscaled_arm and not found.default_scale:
+        raise Refusal("the flash arm is given a scale that is not provably head_size**-0.5, another arm is given none", chain.scale or statement)
     used = {name for inner in ast.walk(cls.node) if (name := self_attribute(inner)) is not None}
     op = next((name for name in _OP_NAMES if name not in used), None)
     if op is None:

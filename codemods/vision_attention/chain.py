@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codemods.parsed_file import ParsedFile, attribute_loads, keyword, loads, same, self_attribute, stores
 from codemods.project import AnyFunction, Project
 from codemods.vision_attention import layouts
 from codemods.vision_attention import vocabulary as V
-
-
-class Refusal(Exception):
-    """Why a class is left alone: the check that failed, and the node at which it did."""
-
-    def __init__(self, check: str, node: ast.AST) -> None:
-        super().__init__(check)
-        self.check = check
-        self.node = node
+from codemods.vision_attention.arms import OUT, Arm, Axes, Refusal, Tensor, axes_after, same_layout
 
 
 @dataclass(frozen=True)
@@ -41,6 +33,8 @@ class Chain:
     result: str
     epilogue: str  # text with {x}, or ""
     hoisted: tuple[ast.stmt, ...] = ()  # statements of the flash arm that compute cu_seqlens or max_seqlen
+    result_axes: Axes = None  # the result's layout as the flash arm leaves it, where known
+    unscaled_arm: bool = False  # an arm beside the flash arm uses its kernel's default scale
 
 
 @dataclass
@@ -52,7 +46,7 @@ class _Arm:
 
 _FLASH_PARAMETERS = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "dropout_p", "softmax_scale", "causal")
 _WRAPPER_PARAMETERS = ("q", "k", "v", "cu_seqlens", "max_seqlen", "batch_size", "is_rocm_aiter", "use_upstream_fa")
-_HARMLESS = {
+_HARMLESS: dict[str, tuple[str, ...]] = {
     "dropout_p": ("0", "0.0"),
     "causal": ("False",),
     "window_size": ("(-1, -1)", "[-1, -1]", "None"),
@@ -141,10 +135,15 @@ def describe(project: Project, file: ParsedFile, function: AnyFunction, statemen
     if len(flash) != 1:
         raise Refusal("more than one arm calls a flash kernel", statement)
     found = _flash_arm(file, function, statement, flash[0])
-    for arm in arms:
-        if arm is not flash[0]:
-            _check_arm(project, file, arm, found, statement)
-    return found
+    checked = [run for arm in arms if arm is not flash[0] and (run := _check_arm(file, arm, found, statement)) is not None]
+    if found.entry.order_unknown:
+        cut = {axis for run in checked for axis in run.slices}
+        if cut == {0}:
+            return replace(found, entry=replace(found.entry, order_unknown=False, prologue="s b h d -> b s h d"))
+        if cut != {1} and not any("xformers" in _kinds(arm.body) for arm in arms):
+            raise Refusal("which axis of q is the sequence is not provable", statement)
+        found = replace(found, entry=replace(found.entry, order_unknown=False))
+    return replace(found, unscaled_arm=any(scale is None for run in checked for scale in run.scales))
 
 
 def _check_test(project: Project, file: ParsedFile, test: ast.expr, backend: frozenset[str]) -> None:
@@ -191,7 +190,7 @@ def _flash_arm(file: ParsedFile, function: AnyFunction, statement: ast.If, arm: 
         if value is None:
             raise Refusal(f"how {name} reaches the flash kernel is not understood", node or kernel)
         tensors.append(value)
-    if len({layouts_signature for layouts_signature in map(lambda t: "|".join(layouts.signature(t)), tensors)}) != 1:
+    if len({tuple(layouts.signature(t)) for t in tensors}) != 1:
         raise Refusal("q, k and v are packed differently", kernel)
     if len({tensor.base for tensor in tensors}) != 3:
         raise Refusal("q, k and v are not three tensors", kernel)
@@ -204,6 +203,7 @@ def _flash_arm(file: ParsedFile, function: AnyFunction, statement: ast.If, arm: 
         scale = None
     result, value = _result(file, function, statement, arm, values)
     exit_ = _exit(file, value, entry, wrapper, kernel)
+    result_axes = _result_axes(value, entry, wrapper)
     written = {n for s in arm.body for n in stores(s)}
     hoisted = _hoisted(local, [cu, longest], kernel, written)
     kept = {n for step in hoisted for n in stores(step)}
@@ -213,7 +213,7 @@ def _flash_arm(file: ParsedFile, function: AnyFunction, statement: ast.If, arm: 
     rebound = (written - {result} - kept) & after
     if rebound:
         raise Refusal(f"{sorted(rebound)[0]} is set in an arm and used after it", statement)
-    return Chain(function, statement, tensors[0].base, tensors[1].base, tensors[2].base, cu, longest, scale, entry, result, exit_, hoisted)
+    return Chain(function, statement, tensors[0].base, tensors[1].base, tensors[2].base, cu, longest, scale, entry, result, exit_, hoisted, result_axes)
 
 
 def _ignorable(step: ast.stmt) -> bool:
@@ -345,10 +345,20 @@ def _exit(file: ParsedFile, value: layouts.Value, entry: layouts.Entry, wrapper:
     if wrapper:  # up to 0.12 the wrappers gave [s, b, h * d]
         start = f'{rearrange}({{x}}, "b s h d -> s b (h d)").contiguous()'
         return layouts._replay(start, list(value.operations))
-    found = layouts.exit_layout(value, entry.packed, rearrange)
+    found = layouts.exit_layout(value, entry, rearrange)
     if found is None:
         raise Refusal("the layout of the result is not provable", kernel)
     return found.code
+
+
+def _result_axes(value: layouts.Value, entry: layouts.Entry, wrapper: bool) -> Axes:
+    axes: Axes = ("s", "b", "(h d)") if wrapper else ("s", "h", "d") if entry.packed else ("(b s)", "h", "d")
+    for call in value.operations:
+        if layouts.operation(call) in ("view", "reshape") and layouts.unpacks(call, entry) and axes == ("(b s)", "h", "d"):
+            axes = ("b", "s", "h", "d")
+        else:
+            axes = axes_after(axes, call)
+    return axes
 
 
 def rearrange_name(file: ParsedFile) -> str:
@@ -381,64 +391,33 @@ def _hoisted(local: dict[str, ast.stmt], wanted: list[ast.expr | None], kernel: 
     return tuple(sorted(needed, key=lambda step: step.lineno))
 
 
-def _check_arm(project: Project, file: ParsedFile, arm: _Arm, chain: Chain, statement: ast.If) -> None:
-    """Every other arm must be the same attention: same tensors, same cu_seqlens, no mask, the same scale."""
+def _check_arm(file: ParsedFile, arm: _Arm, chain: Chain, statement: ast.If) -> Arm | None:
+    """Every other arm must be the same attention: same tensors in the same roles, same cu_seqlens, no mask."""
     if all(isinstance(step, ast.Raise) for step in arm.body):
-        return
+        return None
     where: ast.AST = arm.test or arm.body[0]
     kinds = _kinds(arm.body)
     if not kinds:
         raise Refusal("an arm calls no attention kernel that is known", where)
+    written = {n for step in arm.body for n in stores(step)}
     if any(isinstance(inner, ast.Return) for step in arm.body for inner in ast.walk(step)):
         raise Refusal("an arm returns instead of setting a result", where)
-    written = {n for step in arm.body for n in stores(step)}
-    if chain.result not in written:
-        raise Refusal(f"an arm does not set {chain.result}", where)
     after = _loaded_after(file, chain.function, statement)
     if rebound := (written - {chain.result}) & after:
         raise Refusal(f"{sorted(rebound)[0]} is set in an arm and used after it", where)
-    read = {n for step in arm.body for n in loads(step)}
-    missing = {chain.query, chain.key, chain.value} - read
-    if missing:
-        raise Refusal(f"an arm does not use {sorted(missing)[0]}", where)
-    if "xformers" not in kinds and not (loads(chain.cu_seqlens) | attribute_loads(chain.cu_seqlens)) & (read | _attributes(arm)) and not chain.hoisted:
+    read = {n for step in arm.body for n in loads(step)} | {n for step in arm.body for n in attribute_loads(step)}
+    lengths = loads(chain.cu_seqlens) | attribute_loads(chain.cu_seqlens)
+    if "xformers" not in kinds and not lengths & read and not chain.hoisted:
         raise Refusal("an arm attends without the cu_seqlens of the flash arm", where)
-    for call in _calls(arm.body):
-        _check_kernel(call, chain)
-
-
-def _attributes(arm: _Arm) -> set[str]:
-    return {name for step in arm.body for name in attribute_loads(step)}
-
-
-def _check_kernel(call: ast.Call, chain: Chain) -> None:
-    name = V.called(call)
-    if name == V.SDPA_KERNEL:
-        allowed = {"query", "key", "value", "dropout_p", "scale", "enable_gqa"}
-        if len(call.args) > 3:
-            mask = call.args[3]
-            if not (isinstance(mask, ast.Constant) and mask.value is None):
-                raise Refusal("the SDPA arm uses a mask, which MMEncoderAttention has not", mask)
-        for argument in call.keywords:
-            text = ast.unparse(argument.value)
-            if argument.arg == "attn_mask" and text != "None":
-                raise Refusal("the SDPA arm uses a mask, which MMEncoderAttention has not", argument.value)
-            if argument.arg == "is_causal" and text != "False":
-                raise Refusal("the SDPA arm is causal, which MMEncoderAttention is not", argument.value)
-            if argument.arg == "dropout_p" and text not in _HARMLESS["dropout_p"]:
-                raise Refusal("the SDPA arm uses dropout", argument.value)
-            if argument.arg == "scale" and text != "None" and (chain.scale is None or not same(argument.value, chain.scale)):
-                raise Refusal("the SDPA arm scales differently from the flash arm", argument.value)
-            if argument.arg not in {*allowed, "attn_mask", "is_causal"}:
-                raise Refusal(f"the SDPA arm is called with {argument.arg}=", argument.value)
-    elif name in V.XFORMERS_KERNELS:
-        for argument in call.keywords:
-            text = ast.unparse(argument.value)
-            if argument.arg == "p" and text not in _HARMLESS["dropout_p"]:
-                raise Refusal("the xFormers arm uses dropout", argument.value)
-            if argument.arg == "scale" and text != "None" and (chain.scale is None or not same(argument.value, chain.scale)):
-                raise Refusal("the xFormers arm scales differently from the flash arm", argument.value)
-    elif name is not None and name.startswith(("BlockDiagonalCausal", "LowerTriangular")):
-        raise Refusal("the xFormers arm is causal, which MMEncoderAttention is not", call)
-    elif name == V.SDPA_WRAPPER and len(call.args) > 3 and not same(call.args[3], chain.cu_seqlens):
-        raise Refusal("an arm attends without the cu_seqlens of the flash arm", call)
+    axes = None if chain.entry.order_unknown else chain.entry.axes
+    run = Arm({name: Tensor(role, axes) for name, role in ((chain.query, "q"), (chain.key, "k"), (chain.value, "v"))}, chain.cu_seqlens)
+    run.run(arm.body)
+    found = run.known.get(chain.result)
+    if not isinstance(found, Tensor) or found.role != OUT:
+        raise Refusal(f"an arm does not set {chain.result} to what its kernel gives", where)
+    if not same_layout(found.axes, chain.result_axes):
+        raise Refusal(f"the arms leave {chain.result} in different layouts", where)
+    for scale in run.scales:
+        if scale is not None and not same(scale, chain.scale):
+            raise Refusal("an arm scales differently from the flash arm", scale)
+    return run

@@ -9,7 +9,8 @@ from codemods.parsed_file import dotted, keyword, self_attribute
 from codemods.vision_attention import layouts
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.backend import BackendState
-from codemods.vision_attention.chain import Chain, Refusal
+from codemods.vision_attention.arms import Refusal
+from codemods.vision_attention.chain import Chain
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def heads(cls: ast.ClassDef, constructor: ast.FunctionDef | ast.AsyncFunctionDef
     size = _size(constructor, shapes, assigned, state)
     count = _count(shapes, assigned, size, constructor, chain)
     kv = _kv(cls, chain, count, size, assigned)
-    scale, default = _scale(chain, size, assigned)
+    scale, default = _scale(cls, chain, size, assigned)
     return Heads(count, size, kv, scale, default)
 
 
@@ -46,6 +47,14 @@ def _assigned(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, 
         elif isinstance(node, ast.AnnAssign) and node.value is not None and (name := self_attribute(node.target)):
             found[name] = node.value
     return found
+
+
+def _changed(cls: ast.ClassDef) -> set[str]:
+    """Attributes of self that are set more than once in the class."""
+    seen: list[str] = [
+        name for node in ast.walk(cls) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and (name := self_attribute(node)) is not None
+    ]
+    return {name for name in seen if seen.count(name) > 1}
 
 
 def _shapes(cls: ast.ClassDef) -> list[tuple[str | None, str | None, str | None]]:
@@ -114,7 +123,20 @@ def _kv(cls: ast.ClassDef, chain: Chain, count: str, size: str, assigned: dict[s
     different = seen - {count}
     if len(different) > 1:
         raise Refusal("the number of key/value heads is not one attribute of self", chain.statement)
-    return different.pop() if different else None
+    if not different or _spread(chain):
+        return None
+    return different.pop()
+
+
+def _spread(chain: Chain) -> bool:
+    """Whether k or v are repeated over the query heads before the dispatch: they then have as many heads as q."""
+    for statement in ast.walk(chain.function):
+        if isinstance(statement, ast.Assign) and statement.lineno < chain.statement.lineno:
+            names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+            calls = {V.called(n) or "" for n in ast.walk(statement.value) if isinstance(n, ast.Call)}
+            if names & {chain.key, chain.value} and any(word in call for call in calls for word in ("repeat", "expand", "tile")):
+                return True
+    return False
 
 
 def _divided(value: ast.expr) -> ast.expr | None:
@@ -148,12 +170,15 @@ def is_default_scale(value: ast.expr, size: str) -> bool:
     return any(text == form.format(s) for form in forms for s in spellings)
 
 
-def _scale(chain: Chain, size: str, assigned: dict[str, ast.expr]) -> tuple[str, bool]:
+def _scale(cls: ast.ClassDef, chain: Chain, size: str, assigned: dict[str, ast.expr]) -> tuple[str, bool]:
     default = f"self.{size}**-0.5"
+    changed = _changed(cls)
     if chain.scale is None:
-        own = next((name for name, value in assigned.items() if is_default_scale(value, size)), None)
+        own = next((name for name, value in assigned.items() if is_default_scale(value, size) and name not in changed), None)
         return (f"self.{own}" if own else default), True
     name = self_attribute(chain.scale)
+    if name is not None and name in changed:
+        raise Refusal(f"self.{name} is set more than once", chain.scale)
     if name is not None and name in assigned:
         return f"self.{name}", is_default_scale(assigned[name], size)
     if is_default_scale(chain.scale, size):

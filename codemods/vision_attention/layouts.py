@@ -7,6 +7,7 @@ MMEncoderAttention takes and gives `b s h d`.
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 KERNEL = "<kernel>"
@@ -112,6 +113,13 @@ class Entry:
 
     packed: bool
     prologue: str | None = None
+    batch: str | None = None  # the size of the batch axis as the packing names it
+    order_unknown: bool = False  # two axes are merged, and the packing does not say which of them is the sequence
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The layout of q, k and v as they stand."""
+        return ("s", "h", "d") if self.packed else ("s", "b", "h", "d") if self.prologue else ("b", "s", "h", "d")
 
 
 def entry(value: Value) -> Entry | None:
@@ -138,13 +146,14 @@ def entry(value: Value) -> Entry | None:
             return Entry(packed=False, prologue=f"s b {rest} -> b s {rest}")
         return None
     if name == "flatten" and arguments == ["0", "1"]:
-        return Entry(packed=False)
+        return Entry(packed=False, order_unknown=True)
     if name == "squeeze" and arguments == ["0"]:
         return Entry(packed=False)
     if name in ("reshape", "view") and len(arguments) == 3:
         whole_heads = arguments[1:] in (["_.shape[2]", "_.shape[3]"], ["_.shape[-2]", "_.shape[-1]"], ["_.size(2)", "_.size(3)"], ["_.size(-2)", "_.size(-1)"])
         if whole_heads:  # naming axes 2 and 3 proves four axes, the first two of them merged
-            return Entry(packed=False)
+            factors = re.fullmatch(r"(\w+) \* _\.(?:shape\[1\]|size\(1\))", arguments[0])
+            return Entry(packed=False, batch=factors.group(1) if factors else None, order_unknown=True)
     return None
 
 
@@ -155,10 +164,16 @@ class Exit:
     code: str
 
 
-def exit_layout(value: Value, packed: bool, rearrange: str) -> Exit | None:
+def unpacks(call: ast.Call, entry: Entry) -> bool:
+    """Whether `view(batch, -1, heads, head_dim)` undoes the packing: its first size is the one the packing merged first."""
+    arguments = _arguments(call, KERNEL)
+    return len(arguments) == 4 and arguments[1] == "-1" and entry.batch is not None and arguments[0] == entry.batch
+
+
+def exit_layout(value: Value, entry: Entry, rearrange: str) -> Exit | None:
     """What the arm did to the kernel's result, restated for MMEncoderAttention's. None: not provable."""
     operations = list(value.operations)
-    if packed:
+    if entry.packed:
         if not operations:
             return Exit("{x}.squeeze(0)")
         first = operation(operations[0])
@@ -180,7 +195,7 @@ def exit_layout(value: Value, packed: bool, rearrange: str) -> Exit | None:
         start = f'{rearrange}({{x}}, "{" ".join(left)} -> {" ".join(sides[1])}"{kept})'
         return Exit(_replay(start, rest))
     arguments = _arguments(first_call, KERNEL)
-    if name in ("view", "reshape") and len(arguments) == 4:
+    if name in ("view", "reshape") and unpacks(first_call, entry):
         return Exit(_replay("{x}", rest))
     if name == "unsqueeze" and arguments == ["0"]:
         return Exit(_replay("{x}", rest))
