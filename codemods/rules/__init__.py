@@ -14,6 +14,7 @@ from codemods.rules import (
     max_seqlen,
     moved_imports,
     multi_head_attention,
+    rotary_embedding,
     tower_backend,
     xformers_lengths,
 )
@@ -26,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     tower_backend.RULE,
     max_seqlen.RULE,
     backend_override.RULE,
+    rotary_embedding.RULE,
     xformers_lengths.RULE,
     dead_parameters.RULE,
     dead_code.RULE,

@@ -1,8 +1,8 @@
 """What a rotary helper computes, found by running its body on symbols instead of tensors.
 
-The helpers of vLLM's vision models and of the plugins that copied them differ in names, in layout and in how they choose
-a kernel, but all compute one of few things: a head (or a query and a key) turned by given angles, in float32 or not. What
-is not understood is refused with the node at which that became clear; nothing is ever guessed from a name.
+The helpers of vLLM's vision models, and of the plugins that copied them, differ in names, in layout and in how they
+choose a kernel, but all compute one thing: one tensor, or a query and a key, turned by given angles, in float32 or not.
+What is not understood is refused with the node at which that became clear; nothing is guessed from a name.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeAlias
 
 from codemods.parsed_file import ParsedFile, dotted, parameters
 from codemods.project import VLLM_MODELS, Function, Project
-from codemods.vision_attention.chain import Refusal
+from codemods.vision_attention.arms import Refusal
 
 COMMON = "vllm.model_executor.layers.rotary_embedding.common"
 OP = f"{COMMON}.ApplyRotaryEmb"
@@ -22,7 +22,11 @@ TORCH = f"{COMMON}.apply_rotary_emb_torch"
 BY_PLATFORM = f"{COMMON}.apply_rotary_emb_dispatch"
 CHOOSER = f"{COMMON}.dispatch_rotary_emb_function"
 QWEN = f"{VLLM_MODELS}.qwen2_vl.apply_rotary_pos_emb_vision"
-KERNELS = ("vllm.vllm_flash_attn.layers.rotary.apply_rotary_emb", "flash_attn.layers.rotary.apply_rotary_emb", "flash_attn.ops.triton.rotary.apply_rotary")
+KERNELS = (
+    "vllm.vllm_flash_attn.layers.rotary.apply_rotary_emb",
+    "flash_attn.layers.rotary.apply_rotary_emb",
+    "flash_attn.ops.triton.rotary.apply_rotary",
+)
 KNOWN = frozenset({OP, TORCH, BY_PLATFORM, CHOOSER, QWEN, *KERNELS})
 
 _DEPTH = 6  # helpers that call helpers; more is not a helper any more
@@ -37,7 +41,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Rotation:
-    """`x` turned by angles. `own`: the angles take the dtype of x. `tail`: heads wider than the angles keep their rest."""
+    """`x` turned by angles. `own`: the angles take x's dtype. `tail`: heads wider than the angles keep their rest."""
 
     x: Term
     cos: Term
@@ -49,7 +53,7 @@ class Rotation:
     back: Term | None = None  # whose dtype the result is cast to
 
 
-Value = Union[Term, Rotation]
+Value: TypeAlias = Term | Rotation
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,13 @@ def _settled(rotations: Sequence[Rotation], given: Sequence[ast.expr], call: ast
         base = x.parts[0] if fp32 else x
         if base.op != "arg":
             raise Refusal("what it rotates is not an argument of its own", call)
-        if fp32 and rotation.back not in (base, Term("dtype", (base,))):
-            raise Refusal("it leaves the result in float32, where ApplyRotaryEmb casts back", call)
+        if rotation.back not in (base, Term("dtype", (base,)), None if not fp32 else base):
+            raise Refusal("it does not give the result the dtype of what it rotates, as ApplyRotaryEmb does", call)
         if not fp32 and not rotation.own:
             raise Refusal("its precision depends on the dtype of cos and sin, which is not known here", call)
-        turns.append(Turn(given[base.parts[0]], _angle(rotation.cos, given, fp32, call), _angle(rotation.sin, given, fp32, call)))
+        turns.append(
+            Turn(given[base.parts[0]], _angle(rotation.cos, given, fp32, call), _angle(rotation.sin, given, fp32, call))
+        )
         modes.add((fp32, rotation.neox))
     if len(modes) != 1:
         raise Refusal("it rotates query and key in different ways", call)
@@ -159,7 +165,7 @@ class _Machine:
         self.project = project
         self.depth = 0
 
-    # -- calls -----------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
 
     def named(self, name: str) -> Term:
         """What a dotted name stands for, if it may be called."""
@@ -169,7 +175,10 @@ class _Machine:
             return Term("vllm", (name,)) if name not in (TORCH, BY_PLATFORM) else Term("vllm", (TORCH,))
         home = self.project.by_module.get(name.rpartition(".")[0])
         if home is not None:
-            node = next((n for n in home.tree.body if isinstance(n, ast.FunctionDef) and n.name == name.rpartition(".")[2]), None)
+            node = next(
+                (n for n in home.tree.body if isinstance(n, ast.FunctionDef) and n.name == name.rpartition(".")[2]),
+                None,
+            )
             if node is not None:
                 return Term("function", (Function(home, node),))
         return Term("name", (name,))
@@ -208,7 +217,9 @@ class _Machine:
             x, cos, sin = self._given(("x", "cos", "sin"), positional, named, at)
             return _cast_back(Rotation(Term("float", (x,)) if parts[1] else x, cos, sin, parts[0]), x, bool(parts[1]))
         if op == "kernel":
-            x, cos, sin, interleaved = self._given(("x", "cos", "sin", "interleaved"), positional, named, at, Term("const", (False,)))
+            x, cos, sin, interleaved = self._given(
+                ("x", "cos", "sin", "interleaved"), positional, named, at, Term("const", (False,))
+            )
             return Rotation(x, cos, sin, neox=not self._flag(interleaved, at))
         if op == "vllm":
             return self._vllm(parts[0], positional, named, at)
@@ -226,7 +237,10 @@ class _Machine:
         if name == OP:
             no = Term("const", (False,))
             _, neox, fp32 = self._given(
-                ("enforce_enable", "is_neox_style", "enable_fp32_compute"), positional, {"enforce_enable": no, "is_neox_style": Term("const", (True,)), "enable_fp32_compute": no, **named}, at
+                ("enforce_enable", "is_neox_style", "enable_fp32_compute"),
+                positional,
+                {"enforce_enable": no, "is_neox_style": Term("const", (True,)), "enable_fp32_compute": no, **named},
+                at,
             )
             return Term("op", (self._flag(neox, at), self._flag(fp32, at)))
         # qwen2_vl's helper: up to 0.11 it took the angles themselves and upcast, in 0.12 cos and sin
@@ -237,9 +251,23 @@ class _Machine:
         return Rotation(t, cos, sin)
 
     @staticmethod
-    def _given(names: Sequence[str], positional: Sequence[Value], named: Mapping[str, Value], at: ast.AST, last: Term | None = None) -> list[Term]:
-        found: dict[str, Value] = {**({names[-1]: last} if last is not None else {}), **dict(zip(names, positional)), **named}
-        if set(found) != set(names) or len(positional) > len(names) or not all(isinstance(v, Term) for v in found.values()):
+    def _given(
+        names: Sequence[str],
+        positional: Sequence[Value],
+        named: Mapping[str, Value],
+        at: ast.AST,
+        last: Term | None = None,
+    ) -> list[Term]:
+        found: dict[str, Value] = {
+            **({names[-1]: last} if last is not None else {}),
+            **dict(zip(names, positional)),
+            **named,
+        }
+        if (
+            set(found) != set(names)
+            or len(positional) > len(names)
+            or not all(isinstance(v, Term) for v in found.values())
+        ):
             raise Refusal(f"a rotary function is not called with {', '.join(names[:3])}", at)
         return [v for v in (found[name] for name in names) if isinstance(v, Term)]
 
@@ -258,19 +286,23 @@ class _Frame:
         self.file = file
         self.names = names
 
-    # -- statements ------------------------------------------------------------------------------------------------------
+    # -- statements ----------------------------------------------------------------------------------------------------
 
     def block(self, body: Sequence[ast.stmt]) -> Value | None:
         """The value returned; both ways of an `if` that is not decided here must return the same. None: no return."""
         for index, step in enumerate(body):
             rest = body[index + 1 :]
-            if isinstance(step, (ast.Assert, ast.Pass)) or (isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant)):
+            if isinstance(step, (ast.Assert, ast.Pass)) or (
+                isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant)
+            ):
                 continue
             if isinstance(step, ast.Return) and step.value is not None:
                 return self.value(step.value)
             if isinstance(step, ast.ImportFrom):
                 for alias in step.names:
-                    self.names[alias.asname or alias.name] = self.machine.named(f"{self.file.absolute(step)}.{alias.name}")
+                    self.names[alias.asname or alias.name] = self.machine.named(
+                        f"{self.file.absolute(step)}.{alias.name}"
+                    )
             elif isinstance(step, ast.Assign) and len(step.targets) == 1:
                 self._bind(step.targets[0], self.value(step.value))
             elif isinstance(step, ast.AnnAssign) and step.value is not None:
@@ -297,7 +329,12 @@ class _Frame:
     def _bind(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
             self.names[target.id] = value
-        elif isinstance(target, ast.Tuple) and isinstance(value, Term) and value.op == "tuple" and len(value.parts) == len(target.elts):
+        elif (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, Term)
+            and value.op == "tuple"
+            and len(value.parts) == len(target.elts)
+        ):
             for inner, part in zip(target.elts, value.parts):
                 self._bind(inner, part)
         else:
@@ -315,7 +352,7 @@ class _Frame:
         value = self.names.get(test.id) if isinstance(test, ast.Name) else None
         return bool(value.parts[0]) if isinstance(value, Term) and value.op == "const" else None
 
-    # -- expressions -----------------------------------------------------------------------------------------------------
+    # -- expressions ---------------------------------------------------------------------------------------------------
 
     def value(self, node: ast.expr) -> Value:
         if isinstance(node, ast.Constant):
@@ -424,7 +461,9 @@ class _Frame:
         if isinstance(what, Term) and what.op == "name" and what.parts[0] != "functools.partial":
             return self._library(what.parts[0], node)
         positional = [self.value(a) for a in node.args]
-        return self.machine.apply(what, positional, {k.arg: self.value(k.value) for k in node.keywords if k.arg is not None}, node)
+        return self.machine.apply(
+            what, positional, {k.arg: self.value(k.value) for k in node.keywords if k.arg is not None}, node
+        )
 
     def _method(self, value: Value, name: str, node: ast.Call) -> Value:
         arguments = [*node.args, *(k.value for k in node.keywords)]
@@ -471,11 +510,21 @@ class _Frame:
 
     def _joined(self, items: Value, rest: Sequence[ast.expr], node: ast.Call) -> Value:
         """torch.cat along the last axis."""
-        if not (isinstance(items, Term) and items.op == "tuple" and len(items.parts) == 2 and [_number(r) for r in rest] == [-1]):
+        if not (
+            isinstance(items, Term)
+            and items.op == "tuple"
+            and len(items.parts) == 2
+            and [_number(r) for r in rest] == [-1]
+        ):
             raise Refusal("what it joins is not two parts of a head", node)
         a, b = items.parts
         if isinstance(a, Rotation):
-            if isinstance(b, Term) and b.op == "rest" and a.x == Term("covered", b.parts) and _stripped(b.parts[1]) == _stripped(a.cos):
+            if (
+                isinstance(b, Term)
+                and b.op == "rest"
+                and a.x == Term("covered", b.parts)
+                and _stripped(b.parts[1]) == _stripped(a.cos)
+            ):
                 return replace(a, x=b.parts[0], tail=True)
         elif isinstance(b, Term):
             if a == b:
@@ -489,7 +538,7 @@ class _Frame:
         raise Refusal("what it joins is not the rotated halves of a head", node)
 
 
-# -- the two ways to write a rotation ---------------------------------------------------------------------------------------
+# -- the two ways to write a rotation ----------------------------------------------------------------------------------
 
 
 class _Angle(NamedTuple):
@@ -513,7 +562,12 @@ def _by_halves(minus: tuple[Term, ...], plus: tuple[Term, ...]) -> Rotation | No
     """`x1 * cos - x2 * sin` and `x2 * cos + x1 * sin`, with cos and sin as wide as half a head."""
     for first, cos in _factors(minus[0]):
         for second, sin in _factors(minus[1]):
-            if first.op == "first" and second == Term("second", first.parts) and (second, cos) in _factors(plus[0]) and (first, sin) in _factors(plus[1]):
+            if (
+                first.op == "first"
+                and second == Term("second", first.parts)
+                and (second, cos) in _factors(plus[0])
+                and (first, sin) in _factors(plus[1])
+            ):
                 x = first.parts[0]
                 a, b = _opened(cos, ("heads",), x), _opened(sin, ("heads",), x)
                 if a is not None and b is not None:
@@ -522,7 +576,7 @@ def _by_halves(minus: tuple[Term, ...], plus: tuple[Term, ...]) -> Rotation | No
 
 
 def _factors(term: Term) -> list[tuple[Term, Term]]:
-    return [term.parts, term.parts[::-1]] if term.op == "mul" else []  # type: ignore[list-item]
+    return [term.parts, term.parts[::-1]] if term.op == "mul" else []
 
 
 def _opened(angle: Term, axes: tuple[str, ...], x: Term) -> _Angle | None:
