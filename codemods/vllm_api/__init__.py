@@ -1,4 +1,7 @@
-"""Which names each vLLM release exports, from where, and how they may be called. Data and look-up; vLLM itself is never imported."""
+"""Which names each vLLM release exports, from where, and how they may be called.
+
+Data and look-up; vLLM itself is never imported. `docs/adding-a-target.md` says how a release is added.
+"""
 
 from __future__ import annotations
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 
 from codemods.vllm_api import store
 from codemods.vllm_api.releases import releases, version_key
 from codemods.vllm_api.signature import Signature
 
-UNSEEN = re.compile(r"vllm\.(benchmarks|third_party|vllm_flash_attn|_\w*C(_\w+)?|cumem_allocator)(\.|$)")
-"""Parts of vLLM that are compiled, or copied from other projects, differently for each device (and vLLM's own benchmarks): they are
-not indexed, and nothing is claimed about them."""
+UNSEEN = re.compile(r"vllm\.(benchmarks|third_party|vllm_flash_attn|\w*_C(_\w+)?|cumem_allocator|spinloop)(\.|$)")
+"""Parts of vLLM that are compiled, or copied from other projects, differently by device, and vLLM's own benchmarks:
+they are not indexed, and nothing is claimed about them."""
 
 _IMPLICIT = frozenset(
     {"__doc__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__", "__dict__"}
@@ -35,7 +34,10 @@ class Api:
     @staticmethod
     @cache
     def of(version: str) -> Api:
-        """The index of an exact release (see `resolve` for how people write one). Raises `ValueError` when it is not indexed."""
+        """The index of an exact release; `resolve` makes one of what people write.
+
+        Raises `ValueError` when it is not indexed.
+        """
         if version not in releases():
             raise ValueError(f"vLLM {version} is not in the index, which knows {releases()[0]} to {releases()[-1]}")
         return Api(version)
@@ -47,7 +49,8 @@ class Api:
         return bool(UNSEEN.match(module)) or self.names(module) is not None
 
     def has(self, module: str, name: str) -> bool | None:
-        """Whether `from module import name` works; None when that cannot be known (not vLLM's, not indexed, dynamic)."""
+        """Whether `from module import name` works; None when that cannot be known (not vLLM's, not indexed, made up as
+        vLLM runs)."""
         if UNSEEN.match(module) or module.split(".")[0] != "vllm":
             return None
         names = self.names(module)
@@ -58,7 +61,7 @@ class Api:
         return None if store.OPEN in names else False
 
     def names(self, module: str) -> store.Names | None:
-        """Every name of a module with its origin (see `store.Names`); None when there is no such module. Not to be changed."""
+        """Every name of a module with its origin (see `store.Names`), not to be changed; None without such a module."""
         if module not in self._names_of:
             changes = store.names_changes(releases())
             self._names_of[module] = store.replay(module, changes, self._until, store.apply_names)
@@ -90,7 +93,7 @@ class Api:
     def signature(self, qualified: str) -> Signature | None:
         """Of a function, a method, or a class (its constructor, inherited inside vLLM); None when not known.
 
-        `qualified` may lead through re-exports. Methods are as called on an instance, class methods as called on the class.
+        `qualified` may lead through re-exports. Methods are as called on an instance, class methods as on the class.
         """
         place = self._place(qualified)
         if place is None:
@@ -128,7 +131,7 @@ class Api:
         return self._bases(*place) if place else ()
 
     def members(self, qualified: str) -> frozenset[str]:
-        """Methods and attributes of a class, those its methods set on `self` and those of bases inside vLLM included."""
+        """Methods and attributes of a class: also what its methods set on `self`, and those of bases inside vLLM."""
         found: set[str] = set()
         place = self._place(qualified)
         for module, name in self._mro(*place) if place else ():
@@ -218,7 +221,7 @@ def introduced(module: str, name: str) -> str | None:
 
 
 def removed(module: str, name: str) -> str | None:
-    """The first indexed release after the last one in which the import works; None when it still works, or never did."""
+    """The first indexed release after the last one in which the import works; None if it still works, or never did."""
     last = None
     for release in reversed(releases()):
         if Api.of(release).has(module, name):

@@ -28,10 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
         versions = [v for v in wheel.published() if v not in releases()] if options.all_new else options.versions
         known: dict[bytes, source.Module] = {}
         for version in sorted(versions, key=version_key):
-            found = wheel.locate(version)
-            names, facts = read_release(wheel.sources(found, cache), known)
+            filename, files = wheel.sources(version, cache)
+            names, facts = read_release(files, known)
             add(version, names, facts)
-            print(f"{version}: {len(names)} modules, {len(facts)} with signatures, from {found.filename}", flush=True)
+            print(f"{version}: {len(names)} modules, {len(facts)} with signatures, from {filename}", flush=True)
         if not versions:
             print("the index is complete")
         return 0
@@ -73,7 +73,7 @@ def read_release(
 ) -> tuple[dict[str, store.Names], dict[str, store.Facts]]:
     """Names and signatures of a release from the text of its files (path -> bytes).
 
-    `known` remembers modules by their content from one release to the next. Raises `BuildError` for a file that is not Python.
+    `known` remembers modules by content from one release to the next. Raises `BuildError` for what is not Python.
     """
     known = {} if known is None else known
     modules = {}
@@ -118,16 +118,16 @@ def committed(version: str) -> tuple[dict[str, store.Names], dict[str, store.Fac
 def _check(version: str, cache: Path) -> int:
     if version not in releases():
         raise wheel.BuildError(f"{version} is not in the index; add it with `{BUILD} {version}`")
-    found = wheel.locate(version)
-    names, facts = read_release(wheel.sources(found, cache))
+    filename, files = wheel.sources(version, cache)
+    names, facts = read_release(files)
     old_names, old_facts = committed(version)
     differences = [*_differences(old_names, names), *_differences(old_facts, facts)]
     for line in differences[:_SHOWN]:
         print(line)
     if differences:
-        print(f"{version}: {len(differences)} differences between the index and {found.filename}")
+        print(f"{version}: {len(differences)} differences between the index and {filename}")
         return 1
-    print(f"{version}: the index agrees with {found.filename}")
+    print(f"{version}: the index agrees with {filename}")
     return 0
 
 

@@ -1,27 +1,47 @@
-"""From the facts of single files to those of a release: `*` imports resolved, constructors of dataclasses written out, the part of
-vLLM that model files are written against kept."""
+"""From the facts of single files to those of a release: `*` imports resolved, constructors of dataclasses written out,
+and signatures kept for the part of vLLM that model files are written against."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 from codemods.vllm_api import store
 from codemods.vllm_api.source import Class, Module
 
-VISION = re.compile(r"vllm\.(multimodal|model_executor\.models\.vision)(\.|$)")
-"""Whoever imports from here handles images, sound or video."""
-
-MODELS = re.compile(r"vllm\.(model_executor\.)?models(\.|$)")
-"""Where models live; those that import from `VISION` are vision files."""
-
-GROUND = re.compile(
-    r"vllm\.(attention|config|inputs|multimodal|platforms|v1\.attention\.(backend|selector|ops\.vit_attn_wrappers)|v1\.attention\.backends\.registry"
-    r"|model_executor\.(custom_op|models\.(interfaces|interfaces_base|utils|vision))"
-    r"|model_executor\.layers\.(activation|attention|conv|layernorm|linear|pooler|resampler|rotary_embedding|vocab_parallel_embedding))(\.|$)"
+GROUND = (
+    "vllm.attention",
+    "vllm.compilation.decorators",
+    "vllm.config",
+    "vllm.distributed.communication_op",
+    "vllm.distributed.parallel_state",
+    "vllm.distributed.utils",
+    "vllm.inputs",
+    "vllm.model_executor.custom_op",
+    "vllm.model_executor.layers.activation",
+    "vllm.model_executor.layers.attention",
+    "vllm.model_executor.layers.conv",
+    "vllm.model_executor.layers.layernorm",
+    "vllm.model_executor.layers.linear",
+    "vllm.model_executor.layers.resampler",
+    "vllm.model_executor.layers.rotary_embedding",
+    "vllm.model_executor.layers.vocab_parallel_embedding",
+    "vllm.model_executor.models",
+    "vllm.multimodal",
+    "vllm.platforms",
+    "vllm.sequence",
+    "vllm.v1.attention.backend",
+    "vllm.v1.attention.backends.registry",
+    "vllm.v1.attention.ops.vit_attn_wrappers",
+    "vllm.v1.attention.selector",
 )
-"""What every vision file stands on; signed in every release, whether or not a file of that release imports it."""
+"""Modules and packages that model files are written against: signed whole in every release that has them."""
+
+VISION = ("vllm.multimodal", "vllm.model_executor.models.vision")
+"""Whoever imports from here handles images, sound or video: a vision file, wherever in vLLM it lives under `MODELS`."""
+
+MODELS = ("vllm.model_executor.models", "vllm.models")
+"""Where models live. Vision files there, and the files there that those import from, are signed whole as well."""
 
 _ENUMS = frozenset({"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag", "enum.IntFlag"})
 
@@ -51,7 +71,7 @@ def _names(name: str, modules: Mapping[str, Module], above: frozenset[str]) -> s
 
 
 def facts(modules: Mapping[str, Module], exported: Mapping[str, store.Names]) -> dict[str, store.Facts]:
-    """Module -> signatures, for the modules in scope (see `_scope`) and for bases of their classes wherever those live."""
+    """Module -> signatures, for what is in scope (see `_Linker.scope`) and bases of its classes wherever they live."""
     linker = _Linker(modules, exported)
     whole, single = linker.scope()
     found: dict[str, store.Facts] = {}
@@ -82,21 +102,21 @@ class _Linker:
         self._exported = exported
 
     def scope(self) -> tuple[set[str], dict[str, set[str]]]:
-        """Modules signed whole (`GROUND` and the vision files), and of the others the names that vision files import."""
-        vision = set()
-        for name in self._modules:
-            if MODELS.match(name) and any(VISION.match(module) for module, _ in self._imports(name)):
-                vision.add(name)
-        whole = {name for name in self._modules if GROUND.match(name)} | vision
+        """Modules signed whole, and of the others the names that vision files import."""
+        models = {name for name in self._modules if _within(name, MODELS)}
+        vision = {name for name in models if any(_within(module, VISION) for module, _ in self._imports(name))}
+        whole = {name for name in self._modules if _within(name, GROUND)} | vision
         single: dict[str, set[str]] = {}
         for name in vision:
             for module, imported in self._imports(name):
-                if module not in whole:
+                if module in models:
+                    whole.add(module)
+                else:
                     single.setdefault(module, set()).add(imported)
-        return whole, single
+        return whole, {module: names for module, names in single.items() if module not in whole}
 
     def _imports(self, name: str) -> Iterator[tuple[str, str]]:
-        """(module that defines it, name there) of everything a module imports from vLLM; ("module", "") for a module."""
+        """(module that defines it, name there) of all a module imports from vLLM; ("module", "") for a module."""
         for origin in self._exported[name].values():
             if origin in self._modules:
                 yield origin, ""
@@ -183,6 +203,10 @@ class _Linker:
                 chain += self._dataclass_chain(*base, above | {place})
         found = self._modules[module].classes[name]
         return [*chain, found] if found.dataclass is not None else chain
+
+
+def _within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
 
 
 def _keywords(decorator: ast.expr | None) -> dict[str | None, object]:

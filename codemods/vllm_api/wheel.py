@@ -1,8 +1,8 @@
 """Where the text of a vLLM release comes from: its wheel, named by pip, read by HTTP ranges or as a local file.
 
-pip alone decides which index is asked, so a mirror set by `PIP_INDEX_URL` or pip's configuration file is honoured, and no
-registry is named here. A wheel is a zip file: its table of contents sits at the end, so the Python files of a release (a few
-megabytes) can be read without the compiled libraries around them (hundreds of megabytes).
+pip alone decides which index is asked, so a mirror set by `PIP_INDEX_URL` or pip's configuration is honoured, and no
+registry is named here. A wheel is a zip file with its table of contents at the end, so the Python files of a release
+(a few megabytes) can be read without the compiled libraries around them (hundreds of megabytes).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ FIRST = "0.10.2"
 
 _PYTHONS = ("3.12", "3.11")  # 0.11.0's CPU wheels are built for 3.10 and 3.11 only; all others fit 3.12
 _GLIBC_MINORS = range(17, 40)
+_KEPT = ".sources.zip"
 _BLOCK = 1 << 20  # one range request covers files that lie closer together than this
 
 
@@ -56,7 +57,7 @@ class Wheel:
 def published() -> tuple[str, ...]:
     """Final releases on the configured index, ascending, from `FIRST` on.
 
-    Raises `BuildError` when pip cannot list them. Pre-releases and post-releases are left out here, yanked ones in `locate`.
+    Pre- and post-releases are left out here, yanked ones by `locate`. Raises `BuildError` when pip cannot list them.
     """
     found: set[str] = set()
     for distribution in DISTRIBUTIONS:
@@ -73,8 +74,8 @@ def published() -> tuple[str, ...]:
 def locate(version: str) -> Wheel:
     """The wheel of exactly `version`.
 
-    Raises `BuildError` when the index has none, or only a yanked one: a range such as `>=X,<=X` is not a pin, and pip never
-    answers it with a yanked release.
+    Raises `BuildError` when the index has none, or only a yanked one: pip answers a pin with a yanked release, a range
+    such as `>=X,<=X` never.
     """
     for distribution in DISTRIBUTIONS:
         for python in _PYTHONS:
@@ -123,23 +124,22 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else "no message"
 
 
-def sources(wheel: Wheel, cache: Path | None = None) -> dict[str, bytes]:
-    """Path inside the wheel -> bytes, for every Python file of the `vllm` package.
+def sources(version: str, cache: Path) -> tuple[str, dict[str, bytes]]:
+    """(file name of the wheel, path inside it -> bytes) for the Python files of the `vllm` package.
 
-    With `cache`, the files are kept there as one small zip a release and taken from there the next time.
-    Raises `BuildError` when the wheel cannot be read.
+    They are kept under `cache` as one zip a release, a few megabytes, and taken from there without asking anyone.
+    Raises `BuildError` when there is no such wheel, or it cannot be read.
     """
-    kept = cache / f"{wheel.filename}.sources.zip" if cache else None
     try:
-        if kept is not None and kept.is_file():
+        for kept in sorted(cache.glob(f"vllm*-{version}-*{_KEPT}")):
             with zipfile.ZipFile(kept) as archive:
-                return {name: archive.read(name) for name in archive.namelist()}
+                return kept.name.removesuffix(_KEPT), {name: archive.read(name) for name in archive.namelist()}
+        wheel = locate(version)
         files = _read_wheel(wheel)
-        if kept is not None:
-            _keep(files, kept)
-        return files
+        _keep(files, cache / (wheel.filename + _KEPT))
+        return wheel.filename, files
     except (OSError, zipfile.BadZipFile) as error:
-        raise BuildError(f"cannot read {wheel.filename}: {error}") from error
+        raise BuildError(f"cannot read the wheel of vLLM {version}: {error}") from error
 
 
 def _read_wheel(wheel: Wheel) -> dict[str, bytes]:
@@ -176,13 +176,13 @@ def _keep(files: Mapping[str, bytes], path: Path) -> None:
     with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             archive.writestr(name, data)
-    os.replace(partial, path)
+    Path(partial).replace(path)
 
 
 def _open(url: str) -> io.BufferedIOBase | _Remote:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file":
-        return open(urllib.request.url2pathname(parts.path), "rb")
+        return Path(urllib.request.url2pathname(parts.path)).open("rb")
     if parts.scheme not in {"http", "https"}:
         raise BuildError(f"cannot read a wheel at {parts.scheme}: addresses")
     return _Remote(url)
