@@ -31,7 +31,7 @@ def no_file_fails(port: Port) -> Iterator[str]:
 
 
 def every_chain_is_one_call(port: Port) -> Iterator[str]:
-    """A class that chose its kernel by hand builds one op in `__init__` and calls it once, by keywords the target knows."""
+    """A class that chose its kernel builds one op in `__init__` and calls it once, by keywords the target knows."""
     for file in port.vision:
         yield from (f"{file.name}: a chain is left in {chain.scope}" for chain in file.new.chains())
         for chain in file.old.chains():
@@ -65,7 +65,7 @@ def constructor(target: str) -> vllm_api.Signature:
 
 
 def every_multi_head_attention_is_ported(port: Port) -> Iterator[str]:
-    """From 0.14 on each site has the new class in its place; at 0.13, where it cannot move, a finding stands on its line."""
+    """From 0.14 on each site has the new class in its place; at 0.13, where it cannot, a finding on its line."""
     for file in port.vision:
         for use in file.old.uses(MULTI_HEAD):
             if not reached("0.14", port.target):
@@ -166,7 +166,7 @@ def other_files_are_not_touched(port: Port) -> Iterator[str]:
 
 
 def sites_add_up(port: Port) -> Iterator[str]:
-    """Every file that uses the removed API has sites, each of which is accounted for, and the run's are those of its files."""
+    """Every file that uses the removed API has sites, and the counts of the run are the sums over its files."""
     if port.report.sites != sum((file.report.sites for file in port.files), Sites()):
         yield "the run's sites are not those of its files"
     for file in port.vision:

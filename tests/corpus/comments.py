@@ -29,9 +29,9 @@ def comments(text: str) -> list[Comment]:
 def lost_comments(before: str, after: str) -> list[Comment]:
     """Comments of `before` that `after` lacks while their statement goes on to exist, changed or not.
 
-    A comment belongs to the statement that it stands in or behind, or else to the next one. A statement goes on to exist
-    when its function still has one of the same kind that does the same job: sets the same target, calls the same name,
-    tests the same condition.
+    A comment belongs to the statement that it stands in or behind, or else to the next one. A statement goes on to
+    exist when its function still has one of the same kind that does the same job: sets the same target, calls the same
+    name, tests the same condition.
     """
     missing = Counter(c.text for c in comments(before)) - Counter(c.text for c in comments(after))
     if not missing:

@@ -103,7 +103,7 @@ class Source:
         return found
 
     def chains(self) -> list[Use]:
-        """Statements outside `__init__` that choose an attention kernel: an outermost `if` on the backend, a kernel in an arm."""
+        """Choices of an attention kernel outside `__init__`: an outermost `if` on the backend that calls a kernel."""
         found = []
         for node, parent, scope in self.nodes:
             is_elif = isinstance(parent, ast.If) and parent.orelse == [node]

@@ -18,7 +18,7 @@ PROVIDER = "vision.py"  # defines part of the old API and is no user of it
 
 @dataclass(frozen=True)
 class File:
-    """A file of the folder before and after the run, and what the run says of it. Stamps are its times of change, in ns."""
+    """A file of the folder before and after the run, what the run says of it, and its two modification times in ns."""
 
     name: str
     before: str
