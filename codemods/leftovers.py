@@ -24,9 +24,14 @@ def account(run: Plan, plan: FilePlan, names: frozenset[str]) -> tuple[Sites, li
     """
     rewritten = refused = irrelevant = 0
     left: list[Finding] = []
+    moved = {
+        alias.asname or alias.name
+        for statement, alias in _imported(plan)
+        if E.RemoveImport(E.Ref.of(statement), alias.name) in plan.edits or plan.gone(statement)
+    }
     lost = {alias.asname or alias.name for node, alias in _imported(plan) if _covered(plan.refused, alias)}
     for node, name in _sites(plan, names):
-        if _covered(plan.rewritten, node) or plan.gone(node):
+        if _covered(plan.rewritten, node) or plan.gone(node) or (isinstance(node, ast.Name) and node.id in moved):
             rewritten += 1
         elif _covered(plan.refused, node) or (isinstance(node, ast.Name) and node.id in lost):
             refused += 1

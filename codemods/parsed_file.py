@@ -35,10 +35,10 @@ class ParsedFile:
 
     path: Path
     module: str
-    text: str
-    tree: ast.Module
+    text: str = field(repr=False)
+    tree: ast.Module = field(repr=False)
     is_package: bool = False
-    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _ = self._order  # fills `parents`

@@ -222,14 +222,14 @@ class Project:
         attribute = self_attribute(node)
         if attribute is not None:
             owner = file.class_of(node)
-            return self._attribute(Class(file, owner), attribute, depth) if owner is not None else []
+            return self._attribute(Class(file, owner), attribute) if owner is not None else []
         if isinstance(node, ast.Attribute):
-            return [c for base in self.instances(file, node.value, depth + 1) for c in self._attribute(base, node.attr, depth)]
+            return [c for base in self.instances(file, node.value, depth + 1) for c in self._attribute(base, node.attr)]
         if isinstance(node, ast.Name):
             return [c for value in _sources(file, node) for c in self.instances(file, value, depth + 1)]
         return []
 
-    def _attribute(self, cls: Class, attribute: str, depth: int) -> list[Class]:
+    def _attribute(self, cls: Class, attribute: str) -> list[Class]:
         key = (cls.qualified, attribute)
         if key not in self._attributes:
             self._attributes[key] = []  # an attribute set from itself adds nothing
@@ -237,7 +237,7 @@ class Project:
                 c
                 for here in self.bases(cls)
                 for value in self._assigned(here).get(attribute, ())
-                for c in self.instances(here.file, value, depth + 1)
+                for c in self.instances(here.file, value)  # anew from here: what is remembered must not depend on the way in
             ]
             self._attributes[key] = list({c.qualified: c for c in found}.values())
         return self._attributes[key]

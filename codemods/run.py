@@ -6,9 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 
 from codemods import edits as E
@@ -265,8 +263,10 @@ def _apply_one(job: tuple[str, ast.Module | None, list[E.Edit]]) -> _Result:
     text, tree, edits = job
     try:
         return _Result(apply(text, tree or ast.parse(text), edits))
-    except (ApplyError, ParserSyntaxError, RecursionError) as error:
-        return _Result(error=str(error).splitlines()[0] if str(error) else type(error).__name__)
+    except (ApplyError, ParserSyntaxError) as error:
+        return _Result(error=str(error).splitlines()[0])
+    except Exception as error:  # a fault of ours in one file must not cost the others
+        return _Result(error=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _Result]]:
@@ -274,6 +274,9 @@ def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _R
         yield from zip(work, (_apply_one((p.file.text, p.file.tree, p.edits)) for p in work))
         return
     tasks = [(p.file.text, None, p.edits) for p in work]
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     import libcst  # noqa: F401  imported ahead of the fork, once for all processes
 
     order = sorted(range(len(work)), key=lambda i: -len(tasks[i][0]))
@@ -312,9 +315,12 @@ def _report(entry: _Input, run: Plan, plan: FilePlan | None, options: Options, f
         before=entry.source.text if entry.after is not None else None,
         after=entry.after.text if entry.after is not None else None,
     )
-    if options.write and report.changed and entry.after is not None:
+    if report.changed and entry.after is not None:
         try:
-            entry.source.write(entry.after.text, roots)
+            if options.write:
+                entry.source.write(entry.after.text, roots)
+            else:
+                entry.source.check_write(entry.after.text, roots)
         except SourceError as error:
             return replace(report, error=str(error), after=None, before=None, rewrites=())
     return report

@@ -10,6 +10,7 @@ from codemods.parsed_file import ParsedFile, attribute_loads, loads
 from codemods.plan import FilePlan
 
 _PURE_METHODS = {"shape", "size", "tolist", "item", "max", "min", "dim", "numel", "diff", "sum", "cumsum"}
+_NEW_TENSORS = {"zeros", "ones", "empty", "full", "tensor", "as_tensor", "arange"}  # of torch and numpy
 _PURE_FUNCTIONS = {"len", "int", "max", "min", "tuple", "list", "bool"}
 
 
@@ -80,7 +81,11 @@ def is_pure(node: ast.expr) -> bool:
             return False
         if isinstance(inner, ast.Call):
             function = inner.func
-            pure = (isinstance(function, ast.Attribute) and function.attr in _PURE_METHODS) or (isinstance(function, ast.Name) and function.id in _PURE_FUNCTIONS)
+            if isinstance(function, ast.Attribute):
+                made = isinstance(function.value, ast.Name) and function.value.id in ("torch", "np", "numpy") and function.attr in _NEW_TENSORS
+                pure = made or function.attr in _PURE_METHODS
+            else:
+                pure = isinstance(function, ast.Name) and function.id in _PURE_FUNCTIONS
             if not pure:
                 return False
     return True

@@ -82,7 +82,7 @@ def plan(run: Plan) -> None:
         return
     carriers = _carriers(run)
     for carrier in carriers.values():
-        _rename(run, carrier)
+        _rename(run, carrier, carriers)
     for file, call, reached in run.calls():
         if reached is not None and id(reached.node) in carriers and not file.read_only:
             given = reached.passed(call) or {}
@@ -123,7 +123,7 @@ def _carriers(run: Plan) -> dict[int, _Carrier]:
     return found
 
 
-def _rename(run: Plan, carrier: _Carrier) -> None:
+def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None:
     file, node = carrier.file, carrier.node
     parameter = next(a for a in parameters(node) if a.arg == V.OVERRIDE)
     owner = file.file.class_of(node)
@@ -143,15 +143,16 @@ def _rename(run: Plan, carrier: _Carrier) -> None:
     file.removed.append(E.Ref.of(parameter))
     run.settled.add((file.file.module, node.lineno, V.OVERRIDE))
     for use in ast.walk(node):
-        if isinstance(use, ast.Name) and use.id == V.OVERRIDE and isinstance(use.ctx, ast.Load) and not file.gone(use) and not _handed_on(run, file, use):
+        if isinstance(use, ast.Name) and use.id == V.OVERRIDE and isinstance(use.ctx, ast.Load) and not file.gone(use) and not _handed_on(run, file, use, carriers):
             file.rewrite(RULE, use, "the override is read from multimodal_config", [E.ReplaceExpression(E.Ref.of(use), _OVERRIDE_OF.format(_CONFIG))])
 
 
-def _handed_on(run: Plan, file: FilePlan, use: ast.Name) -> bool:
-    """The use is an argument of a call into the project, which `_pass_config` rewrites."""
+def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Carrier]) -> bool:
+    """The use is an argument of a call of another carrier, which `_pass_config` rewrites."""
     above = file.file.parents[use]
     call = file.file.parents[above] if isinstance(above, ast.keyword) else above
-    return isinstance(call, ast.Call) and run.reached(call) is not None
+    reached = run.reached(call) if isinstance(call, ast.Call) else None
+    return reached is not None and id(reached.node) in carriers
 
 
 def _pass_config(run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]) -> None:

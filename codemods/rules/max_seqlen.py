@@ -291,6 +291,8 @@ def _complete(run: Plan, file: FilePlan, statement: ast.stmt, test: ast.expr | N
         f"max_seqlen is computed for {', '.join(wanted)}: the backends whose kernels read it",
         [E.ReplaceExpression(E.Ref.of(test), code)],
     )
+    if enum != ast.unparse(members[0].value):
+        file.add(E.AddImport(run.target.backend_enum, enum))
 
 
 def _is_enum_root(node: ast.AST, members: list[ast.Attribute]) -> bool:
