@@ -96,6 +96,12 @@ class ParsedFile:
             node = self.parents[node]
             yield node
 
+    def written(self, node: ast.expr) -> str:
+        """An expression as it stands in the text if it stands on one line, else as `ast` writes it."""
+        if node.lineno != node.end_lineno:
+            return ast.unparse(node)
+        return self.lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode()
+
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that holds the node (or the node itself)."""
         while not isinstance(node, ast.stmt):

@@ -70,8 +70,8 @@ HEAD = 64
 def build(positions: int):
     return get_rope(
         HEAD,
-        rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0},
         max_position=positions,
+        rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0},
     )
 """
 
@@ -129,7 +129,7 @@ def _plan_call(file: FilePlan, call: ast.Call, version: str) -> None:
     items = _rope_items(file.file, call, given)
     if share is not None:
         items = {**items, "partial_rotary_factor": share}
-    value = _display(items, given.get("rope_parameters"))
+    value = _display(file.file, items, given.get("rope_parameters"))
     kept = [n for n in names[: len(call.args)] if n not in _GONE]
     if kept != ["head_size", "max_position", "is_neox_style", "rope_parameters", "dtype"][: len(kept)]:
         raise Refusal("its positional arguments do not follow the new order", call)
@@ -165,7 +165,7 @@ def _carry_out(file: FilePlan, call: ast.Call, names: tuple[str, ...], value: st
             file.removed.append(E.Ref.of(call.args[index]))
             file.rewritten.append(E.Ref.of(call.args[index]))
     going = [k for k in call.keywords if k.arg in _GONE]
-    place = next((k for k in call.keywords if k.arg == "rope_parameters"), going[0] if going else None)
+    place = next((k for k in call.keywords if k.arg == "rope_parameters"), going[-1] if going else None)
     for word in going:
         if word is not place or value is None:
             file.remove_argument(call, word.arg or "")
@@ -192,7 +192,7 @@ def _share(file: ParsedFile, call: ast.Call, given: Mapping[str, ast.expr]) -> s
         return share
     if share is not None:
         raise Refusal("rotary_dim and partial_rotary_factor both cut the head", call)
-    return ast.unparse(factor)  # get_rope made int(head_size * factor) of the two, as it does now
+    return file.written(factor)  # get_rope made int(head_size * factor) of the two, as it does now
 
 
 def _of_head(file: ParsedFile, call: ast.Call, head: ast.expr, rotary: ast.expr) -> str | None:
@@ -215,12 +215,12 @@ def _of_head(file: ParsedFile, call: ast.Call, head: ast.expr, rotary: ast.expr)
             if isinstance(product.op, ast.Mult):
                 for one, other in ((product.left, product.right), (product.right, product.left)):
                     if any(same(h, one) for h in heads) and (part is rotary or _reads_alike(other)):
-                        return ast.unparse(other)
+                        return file.written(other)
         for whole in heads:
             size, width = _integer(whole), _integer(part)
             if size and width and int(size * (width / size)) == width:
                 return repr(width / size)
-    raise Refusal(f"which share of the head {ast.unparse(rotary)} is cannot be shown", rotary)
+    raise Refusal(f"which share of the head {file.written(rotary)} is cannot be shown", rotary)
 
 
 def _integer(node: ast.expr) -> int | None:
@@ -285,37 +285,37 @@ def _rope_items(file: ParsedFile, call: ast.Call, given: Mapping[str, ast.expr])
     base = given.get("base")
     if base is not None:
         if not isinstance(_forms(file, call, base)[-1], ast.Constant):
-            text = ast.unparse(base)
+            text = file.written(base)
             raise Refusal(
                 f"base={text} is not a plain number, and configurations keep theirs in rope_parameters now", base
             )
-        items["rope_theta"] = ast.unparse(base)
+        items["rope_theta"] = file.written(base)
     scaling = given.get("rope_scaling")
     if scaling is None or (isinstance(scaling, ast.Constant) and scaling.value is None):
         return items
-    found = _entries(scaling)
+    found = _entries(file, scaling)
     if found is None or "rope_type" not in found:
-        raise Refusal(f"what rope_scaling={ast.unparse(scaling)} holds is not written out here", scaling)
+        raise Refusal(f"what rope_scaling={file.written(scaling)} holds is not written out here", scaling)
     return {**items, **found}
 
 
-def _entries(node: ast.expr) -> dict[str, str] | None:
+def _entries(file: ParsedFile, node: ast.expr) -> dict[str, str] | None:
     if not isinstance(node, ast.Dict):
         return None
     keys = [k.value if isinstance(k, ast.Constant) and isinstance(k.value, str) else None for k in node.keys]
-    return None if None in keys else {str(k): ast.unparse(v) for k, v in zip(keys, node.values)}
+    return None if None in keys else {str(k): file.written(v) for k, v in zip(keys, node.values)}
 
 
-def _display(items: Mapping[str, str], old: ast.expr | None) -> str | None:
+def _display(file: ParsedFile, items: Mapping[str, str], old: ast.expr | None) -> str | None:
     """rope_parameters as source text; None where the argument can stay as it is."""
     if not items:
         return None
     if isinstance(old, ast.Constant) and old.value is None:
         old = None
-    written = _entries(old) if old is not None else {}
+    written = _entries(file, old) if old is not None else {}
     if written is None:
         assert old is not None
-        text = ast.unparse(old)
+        text = file.written(old)
         start = [f"**({text} or {{}})"]
     else:
         start = []
