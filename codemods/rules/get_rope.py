@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from codemods import edits as E
 from codemods.findings import Severity
-from codemods.parsed_file import ParsedFile, keyword, same, self_attribute
+from codemods.parsed_file import ParsedFile, dotted, keyword, same, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.uses import is_pure
@@ -129,7 +129,7 @@ def _plan_call(file: FilePlan, call: ast.Call, version: str) -> None:
     items = _rope_items(file.file, call, given)
     if share is not None:
         items = {**items, "partial_rotary_factor": share}
-    value = _display(file.file, items, given.get("rope_parameters"))
+    value = _display(file.file, call, items, given.get("rope_parameters"))
     kept = [n for n in names[: len(call.args)] if n not in _GONE]
     if kept != ["head_size", "max_position", "is_neox_style", "rope_parameters", "dtype"][: len(kept)]:
         raise Refusal("its positional arguments do not follow the new order", call)
@@ -196,30 +196,28 @@ def _share(file: ParsedFile, call: ast.Call, given: Mapping[str, ast.expr]) -> s
 
 
 def _of_head(file: ParsedFile, call: ast.Call, head: ast.expr, rotary: ast.expr) -> str | None:
-    heads, parts = _forms(file, call, head), _forms(file, call, rotary)
-    if any(same(h, p) for h in heads for p in parts):
-        return None
-    for part in parts:
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv) and isinstance(part.right, ast.Constant):
-            by = part.right.value
+    whole = _expanded(file, call, head)
+
+    def is_head(node: ast.expr) -> bool:
+        return same(_expanded(file, call, node), whole)
+
+    for part in _forms(file, call, rotary):
+        if is_head(part):
+            return None
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv) and is_head(part.left):
+            by = _integer(part.right)
             # only a power of two has an exact inverse, so that int(head_size * share) is rotary_dim again
-            if any(same(h, part.left) for h in heads) and isinstance(by, int) and by > 0 and by & (by - 1) == 0:
+            if by and by > 0 and by & (by - 1) == 0:
                 return repr(1 / by)
-        if (
-            isinstance(part, ast.Call)
-            and V.called(part) == "int"
-            and len(part.args) == 1
-            and isinstance(part.args[0], ast.BinOp)
-        ):
+        if isinstance(part, ast.Call) and V.called(part) == "int" and len(part.args) == 1:
             product = part.args[0]
-            if isinstance(product.op, ast.Mult):
+            if isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult):
                 for one, other in ((product.left, product.right), (product.right, product.left)):
-                    if any(same(h, one) for h in heads) and (part is rotary or _reads_alike(other)):
+                    if is_head(one) and _reads_alike(file, call, other):
                         return file.written(other)
-        for whole in heads:
-            size, width = _integer(whole), _integer(part)
-            if size and width and int(size * (width / size)) == width:
-                return repr(width / size)
+        size, width = _integer(whole), _integer(part)
+        if size and width and int(size * (width / size)) == width:
+            return repr(width / size)
     raise Refusal(f"which share of the head {file.written(rotary)} is cannot be shown", rotary)
 
 
@@ -227,9 +225,33 @@ def _integer(node: ast.expr) -> int | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
 
 
-def _reads_alike(node: ast.expr) -> bool:
-    """Whether an expression means the same wherever in the class it stands: a number, or an attribute of self."""
-    return isinstance(node, ast.Constant) or self_attribute(node) is not None
+def _reads_alike(file: ParsedFile, call: ast.Call, node: ast.expr) -> bool:
+    """Whether an expression means the same at the call: a number, an attribute of self, or of the same parameter."""
+    if isinstance(node, ast.Constant) or self_attribute(node) is not None:
+        return True
+    bound = file.bound((dotted(node) or "").partition(".")[0], call)
+    return len(bound) == 1 and isinstance(bound[0], ast.arg) and file.function(node) is file.function(call)
+
+
+def _expanded(file: ParsedFile, call: ast.Call, node: ast.expr) -> ast.expr:
+    """An expression with every name in it replaced by what it was computed from."""
+
+    def expand(inner: ast.AST, depth: int) -> ast.AST:
+        if isinstance(inner, (ast.Name, ast.Attribute)) and depth < 8:
+            value = _only_value(file, call, inner)
+            if value is not None and is_pure(value):
+                return expand(value, depth + 1)
+        fields = {}
+        for name, value in ast.iter_fields(inner):
+            items = (
+                [expand(v, depth) if isinstance(v, ast.AST) else v for v in value] if isinstance(value, list) else value
+            )
+            fields[name] = expand(value, depth) if isinstance(value, ast.AST) else items
+        return type(inner)(**fields)
+
+    found = expand(node, 0)
+    assert isinstance(found, ast.expr)
+    return found
 
 
 def _forms(file: ParsedFile, call: ast.Call, node: ast.expr) -> list[ast.expr]:
@@ -237,14 +259,10 @@ def _forms(file: ParsedFile, call: ast.Call, node: ast.expr) -> list[ast.expr]:
     found = [node]
     while len(found) < 5:
         value = _only_value(file, call, found[-1])
-        if value is None or not _is_settled(value):
+        if value is None or not is_pure(value):
             break
         found.append(value)
     return found
-
-
-def _is_settled(value: ast.expr) -> bool:
-    return is_pure(value) and not any(isinstance(n, (ast.NamedExpr, ast.Await)) for n in ast.walk(value))
 
 
 def _only_value(file: ParsedFile, call: ast.Call, node: ast.expr) -> ast.expr | None:
@@ -306,7 +324,7 @@ def _entries(file: ParsedFile, node: ast.expr) -> dict[str, str] | None:
     return None if None in keys else {str(k): file.written(v) for k, v in zip(keys, node.values)}
 
 
-def _display(file: ParsedFile, items: Mapping[str, str], old: ast.expr | None) -> str | None:
+def _display(file: ParsedFile, call: ast.Call, items: Mapping[str, str], old: ast.expr | None) -> str | None:
     """rope_parameters as source text; None where the argument can stay as it is."""
     if not items:
         return None
@@ -316,7 +334,7 @@ def _display(file: ParsedFile, items: Mapping[str, str], old: ast.expr | None) -
     if written is None:
         assert old is not None
         text = file.written(old)
-        start = [f"**({text} or {{}})"]
+        start = [f"**{text}" if isinstance(_forms(file, call, old)[-1], ast.Dict) else f"**({text} or {{}})"]
     else:
         start = []
         items = {**written, **items}
