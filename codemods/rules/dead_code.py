@@ -74,15 +74,30 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
         state = run.backend(file.file, constructor)
         family = [cls, *run.project.subclasses.get(cls.qualified, [])]
         for statement in state.statements:
-            if file.gone(statement) or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            if file.gone(statement):
                 continue
-            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-            name = self_attribute(target)
-            if name is None or name not in state.names or not _was_read(family, name):
+            names = _only_sets(statement)
+            if not names or not names <= state.names or not all(_was_read(family, name) or name in _set_beside(state.statements, statement) for name in names):
                 continue
-            if any(_still_read(run, member, name) for member in family) or _read_from_outside(run, name):
+            if any(_still_read(run, member, name) for member in family for name in names) or any(_read_from_outside(run, name) for name in names):
                 continue
-            _remove(file, statement, f"self.{name} is no longer needed")
+            _remove(file, statement, f"{', '.join(f'self.{n}' for n in sorted(names))} is no longer needed")
+
+
+def _only_sets(statement: ast.stmt) -> set[str]:
+    """Attributes of self that a statement sets, if it does nothing else; `if` statements that only set such included."""
+    if isinstance(statement, ast.If):
+        inner = [_only_sets(s) for s in [*statement.body, *statement.orelse]]
+        return set().union(*inner) if all(inner) else set()
+    if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        names = [self_attribute(t) for target in targets for t in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        return {n for n in names if n} if all(names) else set()
+    return set()
+
+
+def _set_beside(statements: tuple[ast.stmt, ...], own: ast.stmt) -> set[str]:
+    return {name for statement in statements if statement is not own for name in _only_sets(statement)}
 
 
 def _was_read(family: list[Class], name: str) -> bool:

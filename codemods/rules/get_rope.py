@@ -266,35 +266,26 @@ def _forms(file: ParsedFile, call: ast.Call, node: ast.expr) -> list[ast.expr]:
 
 
 def _only_value(file: ParsedFile, call: ast.Call, node: ast.expr) -> ast.expr | None:
-    name = self_attribute(node)
-    if name is not None:
+    """The expression a name, or an attribute of self, is set to; None unless it is set in one place only."""
+    attribute = self_attribute(node)
+    if attribute is not None:
         inside: ast.AST | None = file.class_of(call)
     elif isinstance(node, ast.Name):
         bound = file.bound(node.id, node)
-        inside = file.function(call) or file.tree
-        if len(bound) != 1 or not isinstance(bound[0], ast.Name):
-            return None
-        name, inside = node.id, file.scope(bound[0])
+        inside = file.scope(bound[0]) if len(bound) == 1 and isinstance(bound[0], ast.Name) else None
     else:
         return None
-    if inside is None:
-        return None
-    values = []
-    for step in ast.walk(inside):
-        if isinstance(step, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            targets = step.targets if isinstance(step, ast.Assign) else [step.target]
-            if any(
-                ast.unparse(t) == ast.unparse(node)
-                for target in targets
-                for t in ast.walk(target)
-                if isinstance(t, (ast.Name, ast.Attribute))
-            ):
-                values.append(
-                    step.value
-                    if isinstance(step, ast.Assign) and isinstance(targets[0], (ast.Name, ast.Attribute))
-                    else None
-                )
-    return values[0] if len(values) == 1 else None
+    places = [n for n in ast.walk(inside) if _sets(n, node, attribute)] if inside is not None else []
+    step = file.parents[places[0]] if len(places) == 1 else None
+    if isinstance(step, ast.Assign) and len(step.targets) == 1 and step.value is not places[0]:
+        return step.value
+    return step.value if isinstance(step, ast.AnnAssign) else None
+
+
+def _sets(place: ast.AST, node: ast.expr, attribute: str | None) -> bool:
+    if attribute is not None:
+        return self_attribute(place) == attribute and isinstance(place.ctx, ast.Store)  # type: ignore[attr-defined]
+    return isinstance(place, ast.Name) and isinstance(place.ctx, ast.Store) and place.id == getattr(node, "id", None)
 
 
 def _rope_items(file: ParsedFile, call: ast.Call, given: Mapping[str, ast.expr]) -> dict[str, str]:

@@ -101,9 +101,22 @@ def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast
             file.rewrite(RULE, statement, f"{cls.name}: the look-up of a flash kernel goes", [E.ReplaceStatement(E.Ref.of(statement), "")])
         return
     if isinstance(statement, ast.If):
-        raises = any(isinstance(n, ast.Raise) for n in ast.walk(statement))
-        message = "the check of the backend goes; vLLM refuses what it cannot serve" if raises else "the adjustment of the backend goes"
-        file.rewrite(RULE, statement, f"{cls.name}: {message}", [E.ReplaceStatement(E.Ref.of(statement), "")])
+        steps = [*statement.body, *statement.orelse]
+        if all(isinstance(s, ast.Raise) for s in steps):
+            message = "the check of the backend goes; vLLM refuses what it cannot serve"
+            file.rewrite(RULE, statement, f"{cls.name}: {message}", [E.ReplaceStatement(E.Ref.of(statement), "")])
+        elif all(_falls_back(run, file, s) for s in steps):
+            file.rewrite(
+                RULE,
+                statement,
+                f"{cls.name}: the fall-back to another backend goes",
+                [E.ReplaceStatement(E.Ref.of(statement), "")],
+                review="an unsupported backend used to fall back here; vLLM now refuses it when the model is built",
+            )
+
+
+def _falls_back(run: Plan, file: FilePlan, step: ast.stmt) -> bool:
+    return isinstance(step, ast.Assign) and V.is_backend_enum(run.project, file.file, step.value)
 
 
 def _plan_call(run: Plan, file: FilePlan, call: ast.Call) -> None:

@@ -90,7 +90,9 @@ class Arm:
                 if isinstance(target, ast.Name):
                     self.assigned[target.id] = step.value
         elif isinstance(step, ast.AugAssign):
-            if self._value(step.value) is not None or (isinstance(step.target, ast.Name) and self.known.get(step.target.id) is not None):
+            if not isinstance(step.target, ast.Name):
+                raise Refusal("an arm stores something outside of itself", step)
+            if self._value(step.value) is not None or self.known.get(step.target.id) is not None:
                 raise Refusal("an arm does arithmetic on its tensors", step)
         elif isinstance(step, ast.Expr):
             self._expression(step.value)
@@ -111,8 +113,8 @@ class Arm:
             members = self._members(value, len(target.elts))
             for item, member in zip(target.elts, members):
                 self._bind(item.value if isinstance(item, ast.Starred) else item, member)
-        elif value is not None:
-            raise Refusal("an arm stores its tensors somewhere else", target)
+        elif value is not None or isinstance(target, ast.Attribute):
+            raise Refusal("an arm stores something outside of itself", target)
 
     @staticmethod
     def _members(value: Value, count: int) -> list[Value]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from codemods.parsed_file import ParsedFile, parameters, self_attribute
 from codemods.project import AnyFunction, Class, Project
 from codemods.target import Target
+from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vision_attention.arms import Refusal
-from codemods.vision_attention.chain import Chain, describe, find_chains
+from codemods.vision_attention.chain import Chain, describe, find_chains, is_flash, is_xformers
 from codemods.vision_attention.heads import Heads, heads
 
 _OP_NAMES = ("attn", "encoder_attn", "mm_encoder_attn")
@@ -34,7 +35,6 @@ class RefusedClass:
     """A class left alone, and why."""
 
     cls: Class
-    chain: ast.If
     check: str
     node: ast.AST
 
@@ -46,6 +46,9 @@ def attention_classes(project: Project, file: ParsedFile, target: Target) -> lis
         cls = Class(file, node)
         chains = [(f, c) for f in node.body if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)) for c in find_chains(f)]
         if not chains:
+            stray = _dispatches_otherwise(project, file, cls)
+            if stray is not None:
+                found.append(RefusedClass(cls, "its dispatch over attention kernels is not one if statement", stray))
             continue
         function, chain = chains[0]
         try:
@@ -53,7 +56,7 @@ def attention_classes(project: Project, file: ParsedFile, target: Target) -> lis
                 raise Refusal("the class dispatches over kernels in more than one place", chains[1][1])
             found.append(_accepted(project, file, cls, function, chain, target))
         except Refusal as refusal:
-            found.append(RefusedClass(cls, chain, refusal.check, refusal.node))
+            found.append(RefusedClass(cls, refusal.check, refusal.node))
     return found
 
 
@@ -70,13 +73,12 @@ def _accepted(project: Project, file: ParsedFile, cls: Class, function: AnyFunct
         raise Refusal("the scale is not head_size**-0.5, and MMEncoderAttention ignores scale at this target", chain.scale or statement)
     if chain.unscaled_arm and not found.default_scale:
         raise Refusal("the flash arm is given a scale that is not provably head_size**-0.5, another arm is given none", chain.scale or statement)
-    used = {name for inner in ast.walk(cls.node) if (name := self_attribute(inner)) is not None}
+    family = [*project.bases(cls), *project.subclasses.get(cls.qualified, [])]
+    used = {name for member in family for inner in member.file.below(member.node) if (name := self_attribute(inner)) is not None}
     op = next((name for name in _OP_NAMES if name not in used), None)
     if op is None:
         raise Refusal("no attribute name is free for MMEncoderAttention", cls.node)
-    lost = _lost_uses(cls, constructor, state, statement)
-    if lost is not None:
-        raise Refusal(f"self.{lost.attr} is used outside of the dispatch", lost)
+    _check_other_reads(project, cls, constructor, state, statement)
     return AttentionClass(cls, constructor, chain, state, found, op, any(a.arg == "prefix" for a in parameters(constructor)))
 
 
@@ -84,12 +86,49 @@ def _accepted(project: Project, file: ParsedFile, cls: Class, function: AnyFunct
 RETARGETED = ("attn_backend", "is_flash_attn_backend")
 
 
-def _lost_uses(cls: Class, constructor: AnyFunction, state: BackendState, chain: ast.If) -> ast.Attribute | None:
-    """A read of an attribute that goes with the dispatch and has no counterpart on MMEncoderAttention."""
-    gone = [*state.statements, chain]
-    inside = {id(node) for statement in gone for node in ast.walk(statement)}
-    for node in ast.walk(cls.node):
+def _check_other_reads(project: Project, cls: Class, constructor: AnyFunction, state: BackendState, chain: ast.If) -> None:
+    """What goes with the dispatch may not be read elsewhere, unless a method reads what MMEncoderAttention has as well."""
+    inside = {id(node) for statement in (*state.statements, chain) for node in ast.walk(statement)}
+    in_constructor = {id(node) for node in cls.file.below(constructor)}
+    for node in cls.file.below(cls.node):
         name = self_attribute(node)
-        if name in state.names and name not in RETARGETED and id(node) not in inside and isinstance(node, ast.Attribute):
+        if name in state.names and id(node) not in inside and isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if name not in RETARGETED:
+                raise Refusal(f"self.{name} is used outside of the dispatch", node)
+            if id(node) in in_constructor:
+                raise Refusal(f"the constructor uses self.{name} for more than the choice of a backend", node)
+    for sub in project.subclasses.get(cls.qualified, []):
+        for node in sub.file.below(sub.node):
+            if self_attribute(node) in state.names:
+                raise Refusal(f"its subclass {sub.node.name} uses self.{self_attribute(node)}", node)
+    for file in project.files:
+        for node in file.nodes[ast.Attribute]:
+            if isinstance(node, ast.Attribute) and node.attr in state.names and isinstance(node.ctx, ast.Load) and self_attribute(node) is None:
+                if any(c.qualified == cls.qualified for c in project.instances(file, node.value)):
+                    raise Refusal(f"{ast.unparse(node)} reads it from outside ({file.path.name}:{node.lineno})", cls.node)
+
+
+def _dispatches_otherwise(project: Project, file: ParsedFile, cls: Class) -> ast.AST | None:
+    """A kernel call of the old kind, in a class that chooses a backend but has no chain that is understood."""
+    constructor = cls.own("__init__")
+    state = backend_state(project, file, constructor) if constructor is not None else None
+    kernels = {
+        name
+        for statement in (state.statements if state is not None else ())
+        if isinstance(statement, ast.Assign) and any(V.vllm_call(project, file, n, V.GET_FLASH) for n in ast.walk(statement.value))
+        for target in ast.walk(statement)
+        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store) and (name := self_attribute(target)) not in (None, *RETARGETED)
+    }
+    chosen = {id(n) for s in (state.statements if state is not None else ()) for n in ast.walk(s)}
+    for node in file.below(cls.node):
+        if id(node) in chosen:
+            continue
+        if isinstance(node, ast.Call) and V.vllm_call(project, file, node, *V.WRAPPERS):
+            return node
+        if state is None or not state.statements:
+            continue
+        if isinstance(node, ast.Call) and (is_flash(node) or is_xformers(node)):
+            return node
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and self_attribute(node) in kernels:
             return node
     return None

@@ -88,9 +88,10 @@ def _chooses(project: Project, file: ParsedFile, statement: ast.stmt, names: set
         return bool(_reads(value) & names) and _is_choice(project, file, value, names)
     if isinstance(statement, ast.If):
         inner = [*statement.body, *statement.orelse]
-        relevant = bool(_reads(statement.test) & names) or any(_targets(s) & names for s in inner)
         asks = any(V.vllm_call(project, file, node, *_RESOLVERS) for node in ast.walk(statement.test))
-        if not (relevant or asks):
+        if not asks and not _asks_only_for_backend(project, file, statement.test, names):
+            return False
+        if not asks and not _reads(statement.test) & names and not any(_targets(s) & names for s in inner):
             return False
         return all(
             isinstance(s, (ast.Raise, ast.Pass, ast.Import, ast.ImportFrom))
@@ -100,6 +101,18 @@ def _chooses(project: Project, file: ParsedFile, statement: ast.stmt, names: set
             for s in inner
         )
     return False
+
+
+def _asks_only_for_backend(project: Project, file: ParsedFile, test: ast.expr, names: set[str]) -> bool:
+    """A test of held choices, enum members and the platform; anything else in it means more than a choice of backend."""
+    for node in ast.walk(test):
+        name = node.id if isinstance(node, ast.Name) else self_attribute(node)
+        if name is None or name in names or name == "self":
+            continue
+        if isinstance(node, ast.Name) and V.last(project.meaning(file, node)) in (*V.ENUMS, "current_platform"):
+            continue
+        return False
+    return True
 
 
 def _is_choice(project: Project, file: ParsedFile, value: ast.expr, names: set[str]) -> bool:
