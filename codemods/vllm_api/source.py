@@ -63,13 +63,16 @@ class _Reader:
         self._values: dict[str, ast.expr] = {}  # module-level assignments, to read tables of lazily loaded names
         self._getattr: ast.FunctionDef | None = None
         self._weak: set[str] = set()  # names so far only bound to None, as in `except ImportError: X = None`
+        self._depth = 0  # 1 for what runs whenever the module is imported
         self._stand_ins: frozenset[str] = frozenset()  # names that only type checkers import: `else: X = Any`
 
     # names
 
     def block(self, statements: Iterable[ast.stmt]) -> None:
+        self._depth += 1
         for statement in statements:
             self._statement(statement)
+        self._depth -= 1
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Import):
@@ -84,12 +87,12 @@ class _Reader:
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
                 self._getattr = node
-            self._bind(node.name)
+            self._define(node.name)
             if not _decorated(node, {"overload"}):
                 self.out.functions.setdefault(node.name, signature_text(node.args))
         elif isinstance(node, ast.ClassDef):
-            self._bind(node.name)
             self.out.classes.setdefault(node.name, self._class(node))
+            self._define(node.name)
         elif isinstance(node, ast.If) and _is_type_checking(node.test):
             self._stand_ins = frozenset(_imported(node.body))
             self.block(node.orelse)
@@ -122,7 +125,7 @@ class _Reader:
                 self._values[node.target.id] = ast.BinOp(before, ast.Add(), node.value)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt):
-                self._statement(child)
+                self.block([child])
             elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
                 self.block(child.body)
             else:
@@ -146,12 +149,12 @@ class _Reader:
 
     def _assign(self, name: str, value: ast.expr) -> None:
         self._values.setdefault(name, value)
+        if name in self._stand_ins:
+            self.out.names[name] = OUTSIDE
+            return
         if isinstance(value, ast.Constant) and value.value is None and name not in self.out.names:
             self._weak.add(name)
             self.out.names[name] = HERE
-            return
-        if name in self._stand_ins:
-            self.out.names[name] = OUTSIDE
             return
         self._bind(name)
         dotted = _dotted(value) if not isinstance(value, ast.Subscript) else None
@@ -172,6 +175,13 @@ class _Reader:
                     self.out.open = True
             else:
                 self._bind(alias.asname or alias.name, f"{module}.{alias.name}")
+
+    def _define(self, name: str) -> None:
+        """Bind a function or class; one that is always defined takes the name from what was imported before."""
+        if self._depth == 1:
+            self.out.names.pop(name, None)
+            self._full.pop(name, None)
+        self._bind(name)
 
     def _bind(self, name: str, full: str | None = None) -> None:
         """Bind a name to what it is imported from (`full`), or to this module. The first binding but None stays."""
