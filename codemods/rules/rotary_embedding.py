@@ -142,21 +142,22 @@ class PatchAttention(nn.Module):
 
 def plan(run: Plan) -> None:
     helpers = _helpers(run)
-    for file in run.open_files:
-        ops = _Ops(run, file)
-        aware = _aware(file.file)
-        towers = {found.cls.node for found in run.attention(file) if isinstance(found, AttentionClass)}
-        for _, call, reached in (entry for entry in run.calls() if entry[0] is file):
-            if file.gone(call):
-                continue
-            names = _names(run, file, call, reached, helpers, aware)
-            if not names and not (reached is not None and file.file.class_of(call) in towers and _is_function(reached)):
-                continue
-            owner = _owner(file.file, call)
-            if isinstance(owner, ast.FunctionDef) and _key(file.file, owner) in helpers:
-                continue  # a helper inside a helper: settled where the outer one is called
-            _plan_call(run, file, call, reached, names, ops)
-        _built_late(run, file)
+    planned = {id(file): _Ops(run, file) for file in run.open_files}
+    for file, call, reached in run.calls():
+        ops = planned.get(id(file))
+        if ops is None or file.gone(call):
+            continue
+        names = _names(run, file, call, reached, helpers, ops.aware)
+        if not names and not (reached is not None and _is_function(reached) and file.file.class_of(call) in ops.towers):
+            continue
+        owner = _owner(file.file, call)
+        if isinstance(owner, ast.FunctionDef) and _key(file.file, owner) in helpers:
+            continue  # a helper inside a helper: settled where the outer one is called
+        _plan_call(run, file, call, reached, names, ops)
+    if release_key(run.target.version) >= (0, 14):
+        for ops in planned.values():
+            if ops.aware:
+                _built_late(run, ops.file)
 
 
 # -- which calls -------------------------------------------------------------------------------------------------------
@@ -170,9 +171,12 @@ def _is_function(reached: Function) -> bool:
     return reached.skip == 0 and reached.file.class_of(reached.node) is None
 
 
+_LAST = {name.rpartition(".")[2] for name in rotary.KNOWN}
+
+
 def _aware(file: ParsedFile) -> bool:
-    """Whether a file imports a rotary function or vLLM's op at all."""
-    return any(i.name is not None and i.name == name.rpartition(".")[2] for i in file.imports for name in rotary.KNOWN)
+    """Whether a file imports something by the name of a rotary function or of vLLM's op."""
+    return any(i.name in _LAST for i in file.imports)
 
 
 def _helpers(run: Plan) -> dict[tuple[str, int], frozenset[str]]:
@@ -190,10 +194,10 @@ def _helpers(run: Plan) -> dict[tuple[str, int], frozenset[str]]:
     while grows:
         grows = False
         for file, call, reached in run.calls():
-            owner = _owner(file.file, call)
-            if reached is None or not isinstance(owner, ast.FunctionDef):
+            names = found.get(_key(reached.file, reached.node), frozenset()) if reached is not None else frozenset()
+            owner = _owner(file.file, call) if names else None
+            if not isinstance(owner, ast.FunctionDef):
                 continue
-            names = found.get(_key(reached.file, reached.node), frozenset()) if _is_function(reached) else frozenset()
             here = found.get(_key(file.file, owner), frozenset())
             if not names <= here:
                 found[_key(file.file, owner)] = here | names
@@ -395,11 +399,16 @@ def _free(file: FilePlan, method: AnyFunction, statement: ast.stmt, text: str, p
 
 
 class _Ops:
-    """The ops that the classes of one file hold: one for each way to rotate."""
+    """The ops that the classes of one file hold: one for each way to rotate.
+
+    `towers`: the file's vision attention classes, in which plain torch helpers are looked at as well.
+    """
 
     def __init__(self, run: Plan, file: FilePlan) -> None:
         self.run = run
         self.file = file
+        self.aware = _aware(file.file)
+        self.towers = {found.cls.node for found in run.attention(file) if isinstance(found, AttentionClass)}
         self.names: dict[tuple[int, bool, bool], str] = {}
         self.built: set[tuple[int, bool, bool]] = set()
 
@@ -483,21 +492,18 @@ def _builds(statement: ast.stmt) -> bool:
 
 def _built_late(run: Plan, file: FilePlan) -> None:
     """ApplyRotaryEmb built while the model runs: vLLM 0.14 and later refuse that."""
-    if release_key(run.target.version) < (0, 14):
-        return
-    for cls in file.file.classes.values():
-        for call in (
-            n for n in ast.walk(cls) if isinstance(n, ast.Call) and run.project.vllm(file.file, n.func) == rotary.OP
-        ):
-            method = file.file.function(call)
-            if method is not None and method.name == "forward" and not file.gone(call):
-                file.find(
-                    RULE,
-                    call,
-                    Severity.ERROR,
-                    "ApplyRotaryEmb is built in forward, which vLLM 0.14 and later refuse",
-                    "Build it once in __init__, as an attribute of self.",
-                )
+    for call in file.file.nodes[ast.Call]:
+        method = file.file.function(call)
+        if method is None or method.name != "forward" or file.gone(call) or not isinstance(call, ast.Call):
+            continue
+        if run.project.vllm(file.file, call.func) == rotary.OP:
+            file.find(
+                RULE,
+                call,
+                Severity.ERROR,
+                "ApplyRotaryEmb is built in forward, which vLLM 0.14 and later refuse",
+                "Build it once in __init__, as an attribute of self.",
+            )
 
 
 # -- shapes in the caller ----------------------------------------------------------------------------------------------
