@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from codemods import edits as E
@@ -13,12 +14,13 @@ from codemods.parsed_file import ParsedFile
 from codemods.project import AnyFunction, Function, Project
 from codemods.rule import Rule
 from codemods.target import Target
+from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api
 from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vision_attention.attention_class import AttentionClass, RefusedClass, attention_classes
 
 
-@dataclass
+@dataclass(eq=False)
 class FilePlan:
     """The plan for one file. `read_only` files are looked at for callers, never changed."""
 
@@ -120,12 +122,24 @@ class Plan:
             self._attention[module] = attention_classes(self.project, file.file, self.target)
         return self._attention[module]
 
+    @cached_property
+    def vision(self) -> list[FilePlan]:
+        """Files that have a part in vision attention, and files that import from these."""
+        own = [plan for plan in self.files if V.VISION.search(plan.file.text)]
+        modules = {plan.file.module for plan in own}
+        return [p for p in self.files if p in own or any(i.module in modules or i.qualified in modules for i in p.file.imports)]
+
+    @property
+    def open_vision(self) -> list[FilePlan]:
+        """Those of them that may be changed."""
+        return [plan for plan in self.vision if not plan.read_only]
+
     def calls(self) -> list[tuple[FilePlan, ast.Call, Function | None]]:
         """Every call that may reach a function of the project, with the function where it is known."""
         if self._calls is None:
             self._calls = [
                 (plan, node, self.project.callee(plan.file, node))
-                for plan in self.files
+                for plan in self.vision
                 for node in plan.file.nodes[ast.Call]
                 if isinstance(node, ast.Call)
             ]

@@ -16,7 +16,7 @@ from codemods.vision_attention.attention_class import RETARGETED, AttentionClass
 
 
 def plan(run: Plan) -> None:
-    for file in run.open_files:
+    for file in run.open_vision:
         for found in run.attention(file):
             if isinstance(found, AttentionClass):
                 _plan_class(run, file, found)

@@ -101,7 +101,7 @@ def _carriers(run: Plan) -> dict[int, _Carrier]:
         found[id(node)] = _Carrier(file, node, _CONFIG in names)
         return True
 
-    for file in run.open_files:
+    for file in run.open_vision:
         for cls in run.attention(file):
             if isinstance(cls, AttentionClass):
                 add(file, cls.constructor)

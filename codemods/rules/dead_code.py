@@ -19,7 +19,8 @@ def plan(run: Plan) -> None:
             continue
         uses = uses_of(file)
         _locals(file, uses)
-        _attributes(run, file, uses)
+        if file in run.vision:
+            _attributes(run, file, uses)
         _branches(file)
         _imports(run, file, uses)
         _helpers(run, file, uses)
@@ -27,6 +28,8 @@ def plan(run: Plan) -> None:
 
 def _locals(file: FilePlan, uses: Uses) -> None:
     """Assignments of a local name whose last reader is gone, where computing the value does nothing else."""
+    if not uses.touched:
+        return
     for statement in [*file.file.nodes[ast.Assign], *file.file.nodes[ast.AnnAssign]]:
         assert isinstance(statement, (ast.Assign, ast.AnnAssign))
         node = file.file.function(statement)

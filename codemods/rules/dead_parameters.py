@@ -17,7 +17,7 @@ from codemods.vision_attention import vocabulary as V
 
 def plan(run: Plan) -> None:
     calls = run.calls()
-    for file in run.open_files:
+    for file in run.open_vision:
         uses = uses_of(file)
         for node in [*file.file.nodes[ast.FunctionDef], *file.file.nodes[ast.AsyncFunctionDef]]:
             assert isinstance(node, FunctionNode)

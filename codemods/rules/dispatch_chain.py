@@ -99,7 +99,7 @@ _LEFT = _CAUSAL.replace("from vllm.attention.backends.registry import AttentionB
 
 
 def plan(run: Plan) -> None:
-    for file in run.open_files:
+    for file in run.open_vision:
         for found in run.attention(file):
             if isinstance(found, RefusedClass):
                 file.find(

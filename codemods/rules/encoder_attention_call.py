@@ -41,7 +41,7 @@ class PatchAttention(nn.Module):
 def plan(run: Plan) -> None:
     if run.target.takes_multimodal_config:
         return
-    for file in run.open_files:
+    for file in run.open_vision:
         for call in file.file.nodes[ast.Call]:
             if V.vllm_call(run.project, file.file, call, V.ENCODER_ATTENTION) and keyword(call, "multimodal_config") is not None:  # type: ignore[arg-type]
                 file.rewrite(RULE, call, "MMEncoderAttention reads the configuration itself", [])

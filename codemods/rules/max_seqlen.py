@@ -72,7 +72,7 @@ class Tower(nn.Module):
 
 def plan(run: Plan) -> None:
     tensors = _Tensors(run)
-    for file in run.open_files:
+    for file in run.open_vision:
         if run.blocked(file) is not None:
             continue
         for node in file.file.nodes[ast.Call]:
@@ -95,7 +95,7 @@ class _Tensors:
         self._spread()
 
     def _seed(self) -> None:
-        for file in self.run.files:
+        for file in self.run.vision:
             for found in self.run.attention(file):
                 if isinstance(found, AttentionClass) and isinstance(found.chain.max_seqlen, ast.Name):
                     self._add(file, found.chain.function, found.chain.max_seqlen.id)

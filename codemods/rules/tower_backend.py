@@ -63,7 +63,7 @@ def build(width: int, heads: int) -> Tower:
 
 
 def plan(run: Plan) -> None:
-    for file in run.open_files:
+    for file in run.open_vision:
         attention = {found.cls.node for found in run.attention(file)}
         blocked = run.blocked(file)
         for node in file.file.classes.values():

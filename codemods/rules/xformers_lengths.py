@@ -114,7 +114,7 @@ class Tower(nn.Module):
 
 
 def plan(run: Plan) -> None:
-    for file in run.open_files:
+    for file in run.open_vision:
         if not file.edits:
             continue
         returning: dict[ast.AST, list[ast.Return]] = {}

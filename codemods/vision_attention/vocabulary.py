@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from codemods.parsed_file import ParsedFile, dotted
 from codemods.project import Project
@@ -23,10 +24,25 @@ XFORMERS_KERNELS = ("memory_efficient_attention", "memory_efficient_attention_fo
 XFORMERS_WRAPPER = "vit_xformers_attn_wrapper"
 WRAPPERS = (FLASH_WRAPPER, SDPA_WRAPPER, XFORMERS_WRAPPER)
 
+# vLLM's own rotary helpers up to 0.12, all gone in 0.13
+ROTARY_HELPERS = (
+    "apply_rotary_pos_emb_vision",
+    "apply_rotary_emb_dispatch",
+    "apply_rotary_emb_torch",
+    "dispatch_rotary_emb_function",
+)
+
 # Constructor parameters that only ever carried the choice of a backend.
 BACKEND_PARAMETERS = ("attn_backend", "use_upstream_fa", "attn_backend_override")
 OVERRIDE = "attn_backend_override"
 CONFIG_OVERRIDE = "mm_encoder_attn_backend"
+
+# A file without any of these has no part in vision attention, unless it imports from one that has.
+VISION = re.compile(
+    r"\b(?:"
+    + "|".join([MULTI_HEAD_ATTENTION, ENCODER_ATTENTION, GET_BACKEND, GET_FLASH, UPSTREAM_FA, FLASH_KERNEL, *XFORMERS_KERNELS, *WRAPPERS, *ENUMS, *ROTARY_HELPERS, *BACKEND_PARAMETERS])
+    + r")\b"
+)
 
 
 def last(name: str | None) -> str | None:

@@ -21,6 +21,8 @@ _PLAIN = frozenset(
 )
 """Bases from outside vLLM whose constructor takes nothing."""
 
+_WORD = re.compile(r"[^\W\d]\w*")
+
 
 class Api:
     """The index of one release. Get one by `Api.of`; look-ups read data on first use and remember it."""
@@ -30,6 +32,7 @@ class Api:
         self._until = frozenset(r for r in releases() if version_key(r) <= version_key(version))
         self._names_of: dict[str, store.Names | None] = {}
         self._facts_of: dict[str, store.Facts] = {}
+        self._holders_of: dict[str, list[tuple[str, str]]] = {}
 
     @staticmethod
     @cache
@@ -80,13 +83,14 @@ class Api:
         return tuple(module for module, _ in self._holders(name))
 
     def _holders(self, name: str) -> list[tuple[str, str]]:
-        found = []
-        for module, changes in store.names_changes(releases()).items():
-            if any(name in text for _, text in changes):
+        if name not in self._holders_of:
+            found = []
+            for module in _mentions().get(name, ()):
                 origin = (self.names(module) or {}).get(name)
                 if origin is not None:
                     found.append((module, origin))
-        return sorted(found, key=lambda holder: (holder[0].count("."), len(holder[0]), holder[0]))
+            self._holders_of[name] = sorted(found, key=lambda holder: (holder[0].count("."), len(holder[0]), holder[0]))
+        return self._holders_of[name]
 
     # signatures
 
@@ -213,6 +217,17 @@ class Api:
                 if text is not None and not (key.endswith("__new__") and "**" in text):
                     return Signature.parse(text[1:])
         return Signature(())
+
+
+@cache
+def _mentions() -> dict[str, set[str]]:
+    """Name -> modules that have it in some release: where to look, found once for all names."""
+    table: dict[str, set[str]] = {}
+    for module, changes in store.names_changes(releases()).items():
+        for _, text in changes:
+            for name in _WORD.findall(text):
+                table.setdefault(name, set()).add(module)
+    return table
 
 
 def introduced(module: str, name: str) -> str | None:
