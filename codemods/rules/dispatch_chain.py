@@ -11,7 +11,7 @@ from codemods.plan import Plan
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass, RefusedClass
-from codemods.vision_attention.lengths import without_item
+from codemods.vision_attention.lengths import Kind, as_tensor, kind
 
 _BEFORE = '''\
 import torch
@@ -122,13 +122,21 @@ def plan(run: Plan) -> None:
                 if not chain.entry.packed
                 else "",
             )
+            if _unproved(found):
+                file.find(
+                    RULE,
+                    chain.statement,
+                    Severity.WARNING,
+                    f"{ast.unparse(chain.max_seqlen or chain.statement)} is given to MMEncoderAttention as max_seqlen, and cannot be shown to be a tensor",
+                    "Its flash and Triton paths call max_seqlen.item(): pass a tensor of one number, on any device.",
+                )
             if f"{chain.epilogue}{chain.entry.prologue}".count("rearrange(") and not _has_rearrange(run, found):
                 file.add(E.AddImport("einops", "rearrange"))
 
 
 def _code(found: AttentionClass) -> str:
     chain = found.chain
-    lines = [ast.unparse(without_item(step)) for step in chain.hoisted]
+    lines = [_hoisted(step, chain.max_seqlen) for step in chain.hoisted]
     tensors = [chain.query, chain.key, chain.value]
     if chain.entry.packed:
         tensors = [f"{name}.unsqueeze(0)" for name in tensors]
@@ -137,7 +145,7 @@ def _code(found: AttentionClass) -> str:
     assert chain.max_seqlen is not None
     arguments = [f"{name}={value}" for name, value in zip(("query", "key", "value"), tensors)]
     arguments.append(f"cu_seqlens={ast.unparse(chain.cu_seqlens)}")
-    arguments.append(f"max_seqlen={ast.unparse(without_item(chain.max_seqlen))}")
+    arguments.append(f"max_seqlen={as_tensor(chain.max_seqlen)}")
     lines.append(emit.call(f"self.{found.op}", arguments, chain.result))
     tail = chain.epilogue
     if tail.startswith("{x}."):
@@ -145,6 +153,19 @@ def _code(found: AttentionClass) -> str:
     elif tail:
         lines.append(f"{chain.result} = {tail.format(x=chain.result)}")
     return "\n".join(lines) + "\n"
+
+
+def _hoisted(step: ast.stmt, longest: ast.expr | None) -> str:
+    """A statement of the arm that computes a length; max_seqlen itself is kept a tensor."""
+    if isinstance(step, ast.Assign) and len(step.targets) == 1 and isinstance(longest, ast.Name) and ast.unparse(step.targets[0]) == longest.id:
+        return f"{longest.id} = {as_tensor(step.value)}"
+    return ast.unparse(step)
+
+
+def _unproved(found: AttentionClass) -> bool:
+    """max_seqlen is neither a name, which VA303 follows, nor a tensor or number by its form."""
+    longest = found.chain.max_seqlen
+    return longest is not None and not isinstance(longest, ast.Name) and kind(longest) is Kind.UNKNOWN
 
 
 def _has_rearrange(run: Plan, found: AttentionClass) -> bool:

@@ -1,36 +1,66 @@
-"""Sequence lengths: how max_seqlen is computed from cu_seqlens, and how it must be for MMEncoderAttention."""
+"""How max_seqlen is written: as a tensor, as a number taken out of one, or as a number of its own."""
 
 from __future__ import annotations
 
 import ast
+from enum import Enum
 
 
-def is_longest(node: ast.AST) -> bool:
-    """Whether an expression is `(cu[1:] - cu[:-1]).max().item()`, or the same by `diff()` or `torch.max`."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args):
-        return False
-    inner = node.func.value
-    return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "max" and _is_difference(inner)
+class Kind(Enum):
+    TENSOR = "a tensor"
+    ITEM = "a number taken out of a tensor"  # the tensor is `tensor_inside`
+    NUMBER = "a number"
+    NOTHING = "None"
+    UNKNOWN = "not known"
 
 
-def _is_difference(call: ast.Call) -> bool:
-    assert isinstance(call.func, ast.Attribute)
-    of = call.args[0] if call.args else call.func.value
-    if isinstance(of, ast.BinOp) and isinstance(of.op, ast.Sub):
-        return all(isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice) for side in (of.left, of.right))
-    return isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr == "diff"
+_TENSOR_METHODS = ("max", "amax", "to", "cpu", "cuda", "int", "long", "contiguous", "detach")
+_NUMBER_FUNCTIONS = ("int", "max", "min", "len", "sum", "round")
 
 
-def without_item(node: ast.AST) -> ast.AST:
-    """A copy in which the longest sequence stays a tensor: MMEncoderAttention's kernels call `.item()` themselves."""
+def kind(node: ast.expr) -> Kind:
+    """What an expression is by its own form; names, attributes and calls of other functions are UNKNOWN here."""
+    if isinstance(node, ast.Constant):
+        return Kind.NOTHING if node.value is None else Kind.NUMBER
+    if not isinstance(node, ast.Call):
+        return Kind.UNKNOWN
+    if tensor_inside(node) is not None:
+        return Kind.ITEM
+    function = node.func
+    if isinstance(function, ast.Name) and function.id in _NUMBER_FUNCTIONS:
+        return Kind.NUMBER
+    if isinstance(function, ast.Attribute):
+        if isinstance(function.value, ast.Name) and function.value.id == "torch":
+            return Kind.TENSOR
+        if function.attr in _TENSOR_METHODS:
+            return Kind.TENSOR
+        if function.attr == "item":
+            return Kind.NUMBER
+    return Kind.UNKNOWN
 
-    class Strip(ast.NodeTransformer):
-        def visit_Call(self, call: ast.Call) -> ast.AST:
-            self.generic_visit(call)
-            if is_longest(call):
-                assert isinstance(call.func, ast.Attribute)
-                return call.func.value
-            return call
 
-    copy = ast.parse(ast.unparse(node), mode="eval").body if isinstance(node, ast.expr) else ast.parse(ast.unparse(node)).body[0]
-    return Strip().visit(copy)  # type: ignore[no-any-return]
+def tensor_inside(node: ast.expr) -> ast.expr | None:
+    """`x.max()` of `x.max().item()` and `int(x.max())`, also by `torch.max(x)`; None for anything else."""
+    if not isinstance(node, ast.Call):
+        return None
+    function = node.func
+    inner: ast.expr | None = None
+    if isinstance(function, ast.Attribute) and function.attr == "item" and not node.args:
+        inner = function.value
+    elif isinstance(function, ast.Name) and function.id == "int" and len(node.args) == 1:
+        inner = tensor_inside(node.args[0]) or node.args[0]
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in ("cpu", "to", "int", "long"):
+        inner = inner.func.value  # the op's wrapper reads the number wherever the tensor is
+    if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in ("max", "amax"):
+        return inner
+    return None
+
+
+def as_tensor(node: ast.expr) -> str:
+    """Code that gives the length as a tensor, from one that is ITEM or NUMBER; others as they are."""
+    inside = tensor_inside(node)
+    if inside is not None:
+        return ast.unparse(inside)
+    if kind(node) is Kind.NUMBER:
+        return f"torch.tensor({ast.unparse(node)}, dtype=torch.int32)"
+    return ast.unparse(node)

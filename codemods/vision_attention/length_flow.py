@@ -1,0 +1,160 @@
+"""Where the max_seqlen that attention gets comes from, followed backwards through names, parameters, results and files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from codemods.parsed_file import parameters, self_attribute
+from codemods.plan import FilePlan, Plan
+from codemods.project import AnyFunction
+from codemods.uses import uses_of
+from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.attention_class import AttentionClass
+from codemods.vision_attention.lengths import Kind, kind, tensor_inside
+
+Variable = tuple[FilePlan, AnyFunction, str]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An expression a length starts from, and the variables it then goes through."""
+
+    file: FilePlan
+    node: ast.expr
+    kind: Kind
+    path: tuple[Variable, ...]
+
+
+@dataclass
+class LengthFlow:
+    """Everything that flows into attention's max_seqlen in a run."""
+
+    run: Plan
+    leaves: list[Leaf] = field(default_factory=list)
+    parameters: list[Variable] = field(default_factory=list)  # parameters that carry it
+    results: list[tuple[FilePlan, AnyFunction, int | None]] = field(default_factory=list)  # functions that return it, and at which place
+    _seen: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for file, function, node in self._sinks():
+            self._expression(file, function, node, ())
+
+    def _sinks(self) -> Iterator[tuple[FilePlan, AnyFunction, ast.expr]]:
+        for file in self.run.vision:
+            for found in self.run.attention(file):
+                if isinstance(found, AttentionClass) and isinstance(found.chain.max_seqlen, ast.Name):
+                    yield file, found.chain.function, found.chain.max_seqlen
+            for call in file.file.nodes[ast.Call]:
+                assert isinstance(call, ast.Call)
+                function = file.file.function(call)
+                for keyword in call.keywords:
+                    if keyword.arg == "max_seqlen" and function is not None and self._is_attention(file, call):
+                        yield file, function, keyword.value
+
+    def _is_attention(self, file: FilePlan, call: ast.Call) -> bool:
+        """A call of an attribute that holds MMEncoderAttention."""
+        name, cls = self_attribute(call.func), file.file.class_of(call)
+        if name is None or cls is None or not self.run.project.aliases(file.file).get(V.ENCODER_ATTENTION):
+            return False
+        return any(
+            isinstance(node, ast.Assign) and any(self_attribute(t) == name for t in node.targets) and V.vllm_call(self.run.project, file.file, node.value, V.ENCODER_ATTENTION)
+            for node in file.file.below(cls)
+        )
+
+    # -- backwards -------------------------------------------------------------------------------------------------------
+
+    def _expression(self, file: FilePlan, function: AnyFunction, node: ast.expr, path: tuple[Variable, ...], place: int | None = None) -> None:
+        """Follow an expression; `place`: the item of the tuple that it gives, None for the value itself."""
+        key = id(node)
+        if key in self._seen and place is None:
+            return
+        self._seen.add(key)
+        if isinstance(node, ast.IfExp):
+            self._expression(file, function, node.body, path, place)
+            self._expression(file, function, node.orelse, path, place)
+        elif isinstance(node, ast.Tuple) and place is not None and place < len(node.elts):
+            self._expression(file, function, node.elts[place], path)
+        elif isinstance(node, ast.Name) and place is None:
+            self._name(file, function, node, path)
+        elif isinstance(node, ast.Call) and (reached := self.run.reached(node)) is not None:
+            self.results.append((self.run.of(reached.file), reached.node, place))
+            for inner in reached.file.below(reached.node):
+                if isinstance(inner, ast.Return) and inner.value is not None and reached.file.function(inner) is reached.node:
+                    self._expression(self.run.of(reached.file), reached.node, inner.value, path, place)
+        else:
+            found = kind(node) if place is None else Kind.UNKNOWN
+            if found in (Kind.TENSOR, Kind.ITEM) and self._is_numpy(file, function, tensor_inside(node) or node):
+                found = Kind.NUMBER
+            if found is not Kind.NOTHING:
+                self.leaves.append(Leaf(file, node, found, path))
+
+    def _name(self, file: FilePlan, function: AnyFunction, node: ast.Name, path: tuple[Variable, ...]) -> None:
+        variable = (file, function, node.id)
+        if variable in path:
+            return
+        path = (*path, variable)
+        known = False
+        if node.id in {a.arg for a in parameters(function)}:
+            known = True
+            if variable not in self.parameters:
+                self.parameters.append(variable)
+                for other, call, reached in self.run.calls():
+                    if reached is not None and reached.node is function:
+                        caller = other.file.function(call)
+                        value = (reached.passed(call) or {}).get(node.id)
+                        if value is not None and caller is not None:
+                            self._expression(other, caller, value, path)
+        for statement in file.file.below(function):
+            for value, place in _assigned(statement, node.id):
+                known = True
+                self._expression(file, function, value, path, place)
+        if not known:
+            self.leaves.append(Leaf(file, node, Kind.UNKNOWN, path[:-1]))
+
+    def _is_numpy(self, file: FilePlan, function: AnyFunction, node: ast.expr) -> bool:
+        """Whether a length is computed on numpy arrays: every name in it was last set by numpy."""
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {"torch"}
+        roots = []
+        for name in names:
+            values = [v for s in file.file.below(function) if getattr(s, "lineno", 0) < node.lineno for v, _ in _assigned(s, name)]
+            if values:
+                text = ast.unparse(values[-1])
+                roots.append(text.startswith(("np.", "numpy.")) and ".from_numpy" not in text)
+        return bool(roots) and all(roots)
+
+    # -- other uses ------------------------------------------------------------------------------------------------------
+
+    def stray(self, leaf: Leaf) -> tuple[FilePlan, ast.AST] | None:
+        """A use of the length, on its way to attention, that wants a number."""
+        for file, function, name in leaf.path:
+            for use in uses_of(file).now(name, function):
+                if id(use) not in self._seen and not _asks_for_none(file, use):
+                    return file, use
+        for file, function, _ in self.results:
+            if leaf.node not in file.file.below(function):
+                continue
+            for other, call, reached in self.run.calls():
+                if reached is not None and reached.node is function and id(call) not in self._seen and not isinstance(other.file.parents[call], ast.Expr):
+                    return other, call
+        return None
+
+
+def _asks_for_none(file: FilePlan, use: ast.Name) -> bool:
+    above = file.file.parents[use]
+    return isinstance(above, ast.Compare) and all(isinstance(c, ast.Constant) and c.value is None for c in above.comparators)
+
+
+def _assigned(statement: ast.AST, name: str) -> Iterator[tuple[ast.expr, int | None]]:
+    """What a statement assigns to a name: the expression, and the place in it if a tuple is unpacked."""
+    if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+            if isinstance(target, ast.Name) and target.id == name:
+                yield statement.value, None
+            elif isinstance(target, (ast.Tuple, ast.List)):
+                for place, item in enumerate(target.elts):
+                    if isinstance(item, ast.Name) and item.id == name:
+                        yield statement.value, place
+    elif isinstance(statement, ast.NamedExpr) and isinstance(statement.target, ast.Name) and statement.target.id == name:
+        yield statement.value, None
