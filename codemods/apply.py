@@ -41,7 +41,7 @@ def apply(text: str, tree: ast.Module, planned: Sequence[E.Edit]) -> str:
     module = cst.parse_module(text)
     run = _Run(module, text, tree)
     imports = [edit for edit in planned if isinstance(edit, E.AddImport)]
-    for edit in planned:
+    for edit in sorted(planned, key=_positional_last_first):
         run.plan(edit)
     changed = module.visit(_Transformer(run.changes, run.dirty))
     changed = place_imports(changed, imports) if imports else changed
@@ -102,6 +102,11 @@ class _CommentRenamer(cst.CSTTransformer):
         return updated_node.with_changes(value=self.word.sub(self.new, updated_node.value))
 
 
+def _positional_last_first(edit: E.Edit) -> int:
+    """Arguments named by position are taken out from the last to the first, so that the positions stay true."""
+    return -edit.argument if isinstance(edit, E.RemoveArgument) and isinstance(edit.argument, int) else 1
+
+
 class _Transformer(cst.CSTTransformer):
     """Visits only the ancestors of changed nodes."""
 
@@ -125,7 +130,7 @@ class _Transformer(cst.CSTTransformer):
 class _Run:
     def __init__(self, module: cst.Module, text: str, tree: ast.Module) -> None:
         self.module = module
-        self.lines = text.splitlines(keepends=True) if "\f" not in text else text.split("\n")
+        self.lines = re.split(r"\r\n|\r|\n", text)
         self.changes: dict[int, list[Change]] = defaultdict(list)
         self.dirty: set[int] = {id(module)}
         self.slots: dict[tuple[tuple[int, int], tuple[int, int], str], _Slot] = {}
@@ -137,7 +142,7 @@ class _Run:
     # -- pairing ast statements with LibCST's ------------------------------------------------------------------------
 
     def _pair(self, statements: Sequence[ast.stmt], body: Sequence[cst.CSTNode], path: tuple[cst.CSTNode, ...]) -> None:
-        flat = list(_flatten(body))
+        flat = list(_flatten(body, path))
         if len(flat) != len(statements):
             raise ApplyError(f"line {path and statements and statements[0].lineno}: the two parsers disagree")
         for statement, (node, line) in zip(statements, flat):
@@ -148,7 +153,7 @@ class _Run:
             ref = E.Ref.of(statement)
             self.slots[(ref.start, ref.end, ref.kind)] = slot
             for statements_below, block, owners in _blocks(statement, node):
-                self._pair(statements_below, _body(block), (*path, *([line] if line is not node else []), *owners, block))
+                self._pair(statements_below, _body(block), (*path, *owners, block))
 
     def slot(self, ref: E.Ref) -> _Slot:
         try:
@@ -279,7 +284,8 @@ class _Run:
             self.change(slot.node, lambda node: _unwrapped(node, edit.keep))
         elif isinstance(edit, E.ReplaceExpression):
             _, node = self.find(edit.expression)
-            self.change(node, lambda old: _expression(edit.code, old))
+            code = _with_indent(edit.code, self.module.default_indent)
+            self.change(node, lambda old: _expression(code, old))
         elif isinstance(edit, E.RemoveArgument):
             self._call(edit.call, lambda arguments: _without_argument(arguments, edit.argument))
         elif isinstance(edit, E.SetArgument):
@@ -310,12 +316,18 @@ class _Run:
     def _statement(self, edit: E.ReplaceStatement | E.InsertAfter | E.InsertBefore) -> None:
         slot = self.slot(edit.statement)
         self._touch(slot)
-        new = list(cst.parse_module(edit.code, self.module.config_for_parsing).body) if edit.code.strip() else []
+        code = _with_indent(edit.code, self.module.default_indent)
+        new = list(cst.parse_module(code, self.module.config_for_parsing).body) if code.strip() else []
         if slot.is_elif and not new:
             self.change(slot.node, lambda node: cst.RemoveFromParent())
         elif slot.line is slot.node:
             self.change(slot.node, lambda node: _statements(edit, node, new))
-        elif isinstance(slot.line, cst.SimpleStatementLine) and len(slot.line.body) == 1:
+        elif not isinstance(slot.line, cst.SimpleStatementLine):
+            if not isinstance(edit, E.ReplaceStatement) or len(new) > 1 or not all(isinstance(line, cst.SimpleStatementLine) for line in new):
+                raise ApplyError(f"line {edit.statement.line}: a statement on the line of its block")
+            small = new[0].body[0] if new else cst.Pass()  # type: ignore[union-attr]
+            self.change(slot.node, lambda node: small.with_changes(semicolon=node.semicolon))
+        elif len(slot.line.body) == 1:
             self.change(slot.line, lambda node: _statements(edit, node, new))
         elif isinstance(edit, E.ReplaceStatement) and not new:
             self.change(slot.node, lambda node: cst.RemoveFromParent())
@@ -327,11 +339,14 @@ class _Run:
             raise ApplyError(f"line {edit.statement.line}: several statements on one line")
 
 
-def _flatten(body: Sequence[cst.CSTNode]) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+def _flatten(body: Sequence[cst.CSTNode], path: tuple[cst.CSTNode, ...]) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """Statements with what they are printed in: their line, the compound statement itself, or `if x:` around `if x: y`."""
     for statement in body:
         if isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
                 yield small, statement
+        elif isinstance(statement, cst.BaseSmallStatement):
+            yield statement, next(n for n in reversed(path) if not isinstance(n, (cst.SimpleStatementSuite, cst.Else, cst.Finally, _Elif)))
         else:
             yield statement, statement
 
@@ -393,6 +408,13 @@ def _unwrapped(node: cst.If, keep: str) -> Any:
     return cst.FlattenSentinel(body)
 
 
+def _with_indent(code: str, indent: str) -> str:
+    """Planned code, which is indented by four spaces, in the file's own indentation."""
+    lines = code.split("\n")
+    depths = [(len(line) - len(line.lstrip(" "))) // 4 for line in lines]
+    return "\n".join(indent * depth + line[4 * depth :] for line, depth in zip(lines, depths))
+
+
 def _expression(code: str, old: Any) -> cst.BaseExpression:
     new = cst.parse_expression(code)
     if getattr(old, "lpar", ()) and not new.lpar:
@@ -438,12 +460,12 @@ def _close_like(item: Any, last: Any) -> Any:
         return item
     if isinstance(last.comma, cst.Comma):
         return item.with_changes(comma=item.comma.with_changes(whitespace_after=_merged(item.comma.whitespace_after, last.comma.whitespace_after)))
+    if isinstance(item, cst.ParamStar) or _comment(item.comma.whitespace_after) is not None:
+        return item  # a lone star goes with the last parameter behind it; a comment needs the comma ahead of it
     after = next((name for name in ("whitespace_after_arg", "whitespace_after_param") if hasattr(item, name)), None)
-    if _comment(item.comma.whitespace_after) is not None:
-        return item
     changes: dict[str, Any] = {"comma": cst.MaybeSentinel.DEFAULT}
     if after is not None:
-        changes[after] = _merged(item.comma.whitespace_after, getattr(last, after))
+        changes[after] = _merged(item.comma.whitespace_after, getattr(last, after, cst.SimpleWhitespace("")))
     return item.with_changes(**changes)
 
 
@@ -573,6 +595,8 @@ def _parameter(item: cst.Param, edit: E.SetParameter) -> cst.Param:
             changes["annotation"] = item.annotation.with_changes(annotation=new)
         else:
             changes["annotation"] = cst.Annotation(new)
+            if item.default is not None:
+                changes["equal"] = cst.AssignEqual()  # spaces around it, as an annotated parameter has them
     if edit.default is not None:
         changes["default"] = cst.parse_expression(edit.default) if edit.default else None
         if not edit.default:

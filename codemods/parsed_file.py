@@ -129,8 +129,14 @@ class ParsedFile:
         return table
 
     @cached_property
+    def class_nodes(self) -> list[ast.ClassDef]:
+        """Every class statement, in source order."""
+        return [n for n in self.nodes[ast.ClassDef] if isinstance(n, ast.ClassDef)]
+
+    @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        return {n.name: n for n in self.nodes[ast.ClassDef] if isinstance(n, ast.ClassDef)}
+        """The last class of each name."""
+        return {n.name: n for n in self.class_nodes}
 
     # -- names ---------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -29,13 +30,20 @@ def module_name(path: Path) -> tuple[str, bool]:
     path = path.resolve()
     names = [] if path.name == "__init__.py" else [path.stem]
     folder = path.parent
-    parts = folder.parts
-    if parts[-3:] == tuple(VLLM_MODELS.split(".")):
+    if folder.parts[-3:] == tuple(VLLM_MODELS.split(".")):
         return ".".join([VLLM_MODELS, *names]), path.name == "__init__.py"
+    if not _is_package(folder):  # loose files: those of a folder see each other, and no file of another folder
+        return ".".join([re.sub(r"\W", "_", str(folder)), *names]), False
     while _is_package(folder):
         names.insert(0, folder.name)
         folder = folder.parent
     return ".".join(names), path.name == "__init__.py"
+
+
+@lru_cache(maxsize=None)
+def _on_disk(base: Path) -> bool:
+    """Whether a module lies there, as a file or a folder."""
+    return base.with_name(f"{base.name}.py").is_file() or base.is_dir()
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,11 @@ class Project:
 
     def __init__(self, files: Sequence[ParsedFile]) -> None:
         self.files = list(files)
-        self.by_module = {file.module: file for file in files}
+        self.by_module: dict[str, ParsedFile] = {}
+        for index, file in enumerate(self.files):
+            if file.module in self.by_module:  # two trees with packages of one name
+                file.module = f"{file.module}__{index}"
+            self.by_module[file.module] = file
         self._attributes: dict[tuple[str, str], list[Class]] = {}
         self._values: dict[str, dict[str, list[ast.expr]]] = {}
         self._aliases: dict[str, dict[str, set[str]]] = {}
@@ -118,12 +130,9 @@ class Project:
             return None
         if name.startswith("vllm."):
             return name
-        package = file.module.rpartition(".")[0] if not file.is_package else file.module
-        root = isinstance(node, (ast.Name, ast.Attribute)) and self._relative(file, node, at or node)
         module, _, last = name.rpartition(".")
-        if root and module not in self.by_module and module.startswith(package):
-            return f"{VLLM_MODELS}.{module[len(package) :].lstrip('.')}.{last}"
-        return None
+        neighbour = self._missing_neighbour(file, node, at or node)
+        return f"{VLLM_MODELS}.{neighbour}.{last}" if neighbour and module not in self.by_module else None
 
     def aliases(self, file: ParsedFile) -> dict[str, set[str]]:
         """The last part of what each imported name stands for -> the local names for it."""
@@ -147,11 +156,16 @@ class Project:
                 yield node
 
     @staticmethod
-    def _relative(file: ParsedFile, node: ast.AST, at: ast.AST) -> bool:
+    def _missing_neighbour(file: ParsedFile, node: ast.AST | None, at: ast.AST | None) -> str | None:
+        """The module of a relative import that names no file beside this one; None if it does, or is not relative."""
         while isinstance(node, ast.Attribute):
             node = node.value
-        bound = file.bound(node.id, at) if isinstance(node, ast.Name) else []
-        return any(isinstance(b, Import) and isinstance(b.statement, ast.ImportFrom) and b.statement.level for b in bound)
+        bound = file.bound(node.id, at) if isinstance(node, ast.Name) and at is not None else []
+        for binding in bound:
+            statement = binding.statement if isinstance(binding, Import) else None
+            if isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module:
+                return None if _on_disk(file.path.parent.joinpath(*statement.module.split("."))) else statement.module
+        return None
 
     # -- classes ---------------------------------------------------------------------------------------------------------
 
@@ -252,6 +266,10 @@ class Project:
                         name = self_attribute(target)
                         if name is not None:
                             table.setdefault(name, []).append(statement.value)
+                elif isinstance(statement, ast.Call) and isinstance(statement.func, ast.Attribute) and statement.args:
+                    name = self_attribute(statement.func.value)
+                    if name is not None and statement.func.attr in ("append", "extend", "insert", "add_module"):
+                        table.setdefault(name, []).append(statement.args[-1])
             self._values[cls.qualified] = table
         return self._values[cls.qualified]
 
@@ -284,6 +302,8 @@ class Project:
             node = next((n for n in home.tree.body if isinstance(n, FunctionNode) and n.name == name.rpartition(".")[2]), None)
             if node is not None:
                 return Function(home, node, 0)
+        if isinstance(function, ast.Attribute) and function.attr in ("forward", "__call__"):
+            function = function.value
         reached = [m for c in self.instances(file, function, depth + 1) if (m := self.method(c, "forward")) is not None]
         return reached[0] if len({id(m.node) for m in reached}) == 1 else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -135,7 +136,7 @@ def _parse_one(entry: _Input) -> None:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        hint = "this looks like Python 2" if re.search(r"^\s*(print\s+[\"'\w]|except\s+\w+\s*,|exec\s+[\"'])", text, re.M) else "mend it first"
+        hint = "this looks like Python 2" if re.search(r"^\s*(print\s+[\"'\w]|except\s+\w+\s*,|exec\s+[\"'])", text, re.M) else _mend()
         entry.error = f"{entry.path}:{error.lineno or 1}: cannot be parsed: {error.msg}; {hint}"
         return
     except (RecursionError, MemoryError, ValueError) as error:
@@ -143,6 +144,11 @@ def _parse_one(entry: _Input) -> None:
         return
     module, is_package = module_name(entry.path)
     entry.parsed = ParsedFile(entry.path, module, text, tree, is_package)
+
+
+def _mend() -> str:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"mend it first, or run this with a newer Python than {version} if the file is written for one"
 
 
 def _passed_on(files: Sequence[ParsedFile]) -> set[str]:

@@ -42,7 +42,7 @@ class RefusedClass:
 def attention_classes(project: Project, file: ParsedFile, target: Target) -> list[AttentionClass | RefusedClass]:
     """Every class of a file that dispatches over attention kernels by hand."""
     found: list[AttentionClass | RefusedClass] = []
-    for node in file.classes.values():
+    for node in file.class_nodes:
         cls = Class(file, node)
         chains = [(f, c) for f in node.body if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)) for c in find_chains(f)]
         if not chains:
@@ -52,12 +52,18 @@ def attention_classes(project: Project, file: ParsedFile, target: Target) -> lis
             continue
         function, chain = chains[0]
         try:
+            if file.classes[node.name] is not node or [n.name for n in file.class_nodes].count(node.name) > 1:
+                raise Refusal("the file has two classes of this name", node)
             if len(chains) > 1:
                 raise Refusal("the class dispatches over kernels in more than one place", chains[1][1])
             found.append(_accepted(project, file, cls, function, chain, target))
         except Refusal as refusal:
             found.append(RefusedClass(cls, refusal.check, refusal.node))
-    return found
+    refused = next((c for c in found if isinstance(c, RefusedClass)), None)
+    if refused is None:
+        return found
+    why = f"{refused.cls.node.name} in this file is left as it is, and both are fed by the same tower"
+    return [c if isinstance(c, RefusedClass) else RefusedClass(c.cls, why, c.cls.node) for c in found]
 
 
 def _accepted(project: Project, file: ParsedFile, cls: Class, function: AnyFunction, statement: ast.If, target: Target) -> AttentionClass:

@@ -7,7 +7,7 @@ Axes are counted `[batch, sequence, ...]`, as vLLM's encoder attention takes the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Union
 
 NOTHING = object()  # a constant that is not known
@@ -22,6 +22,11 @@ class Token:
     path: str | None = None  # `self.attn`: reached from self by names alone
     dotted: str | None = None  # the imported name it is
     constant: object = NOTHING
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is made of nothing but constants and attributes of self."""
+        return all(root.startswith("self.") for root in self.roots)
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Table:
         return found
 
     def constant(self, value: object) -> Value:
-        return self.value(self.token("constant", repr(value), constant=value))
+        return self.value(self.token("constant", repr(value), constant=value), 0)
 
     def value(self, shape: Token, rank: int | None = None, lead: Sequence[Token] = ()) -> Value:
         """A tensor of this shape; the leading axes may be known otherwise."""
@@ -115,7 +120,7 @@ class Table:
                 return value.items[index]
             return self.value(self.token("item", index, self.flat(value)))
         if isinstance(value, Sizes):
-            return self.value(self.axis(value.of, index if count is None or index >= 0 else index + count))
+            return self.value(self.axis(value.of, index if count is None or index >= 0 else index + count), 0)
         if isinstance(value, Each):
             return value.like if value.even else self.like(value.like, "piece", index, rank=value.like.rank)
         return self.value(self.token("item", index, value.shape))
@@ -146,16 +151,12 @@ class Table:
         shape = self.token("either", test, left.shape, right.shape, roots=left.shape.roots | right.shape.roots)
         return Value(shape, axes, left.rank if left.rank == right.rank else None)
 
-    def broadcast(self, a: Value, b: Value, operator: str, weights: frozenset[str]) -> Value:
-        """`a <operator> b`. What comes from `weights` and numbers alone is taken to fit the other side."""
+    def broadcast(self, a: Value, b: Value, operator: str) -> Value:
+        """`a <operator> b`. Numbers and weights are taken to fit the tensor on the other side."""
         token = self.token("op", operator, a.shape, b.shape)
-        if a.shape.constant is not NOTHING and b.shape.constant is not NOTHING:
-            return self.value(token)
+        if a.rank == b.rank == 0:
+            return self.value(token, 0)
         for side, other in ((a, b), (b, a)):
-            if other.shape.roots <= weights and (side.shape.roots - weights or side.rank is not None):
+            if other.rank == 0 or (other.shape.is_weight and not side.shape.is_weight):
                 return side
         return a if a.lead == b.lead else self.value(token)
-
-
-def with_rank(value: Value, rank: int) -> Value:
-    return replace(value, rank=rank)

@@ -188,7 +188,7 @@ def _size(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ 
     if not arguments and not keywords:
         return Sizes(x)
     axis = _integer(_given(arguments, keywords, 0, "dim"), None)
-    return t.value(t.axis(x, axis)) if axis is not None else None
+    return t.value(t.axis(x, axis), 0) if axis is not None else None
 
 
 def _dim(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
