@@ -79,8 +79,14 @@ class Api:
         return tuple(module for module, origin in self._holders(name) if origin == store.HERE)
 
     def exported_from(self, name: str) -> tuple[str, ...]:
-        """Modules the name can be imported from, shortest first."""
-        return tuple(module for module, _ in self._holders(name))
+        """Modules the name can be imported from, shortest first: those where it is at home (the one that defines it and
+        the packages around that one) before those that happen to import it."""
+        homes = self.where(name)
+
+        def at_home(module: str) -> bool:
+            return any(home == module or home.startswith(module + ".") for home in homes)
+
+        return tuple(sorted((module for module, _ in self._holders(name)), key=lambda module: not at_home(module)))
 
     def _holders(self, name: str) -> list[tuple[str, str]]:
         if name not in self._holders_of:

@@ -115,11 +115,14 @@ class _Reader:
         """Assignments, and statements that hold further statements."""
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             self._assign(node.targets[0].id, node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            if node.value is None:
-                return  # only an annotation
-            self._assign(node.target.id, node.value)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self._expression(node.value)
+            return
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if node.value is not None:  # else it is only an annotation
+                self._assign(node.target.id, node.value)
+                self._expression(node.value)
+            return
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             before = self._values.get(node.target.id)
             if before is not None:
                 self._values[node.target.id] = ast.BinOp(before, ast.Add(), node.value)
