@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -109,6 +109,7 @@ class Plan:
     files: list[FilePlan]
     keep_params: bool = False
     active: frozenset[str] = frozenset()  # codes of the rules that run
+    elsewhere: Callable[[str, ParsedFile], bool] = lambda name, file: False  # a file that was not parsed has the name
     settled: set[tuple[str, int, str]] = field(default_factory=set)  # parameters that were decided on
     _calls: list[tuple[FilePlan, ast.Call, Function | None]] | None = None
     _backends: dict[int, BackendState] = field(default_factory=dict)

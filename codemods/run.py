@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from codemods import edits as E
@@ -83,11 +84,12 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
         _read(entry)
     _parse(inputs, _word_search({name for rule in rules for name in rule.names}), given)
     neighbours = _neighbours(inputs)
+    elsewhere = _elsewhere(inputs)
     frozen: dict[Path, Finding] = {}
     while True:
-        plan = _plan(inputs, neighbours, rules, options, frozen)
+        plan = _plan(inputs, neighbours, rules, options, frozen, elsewhere)
         failed = _carry_out(plan, inputs, options, frozen, progress)
-        failed = failed or _again(plan, inputs, neighbours, rules, options, frozen)
+        failed = failed or _again(inputs, neighbours, rules, options, frozen, elsewhere)
         if not failed:
             break
         frozen.update(failed)  # left exactly as they are; the others are planned anew without them
@@ -191,17 +193,48 @@ def _neighbours(inputs: list[_Input]) -> list[ParsedFile]:
 # -- planning ------------------------------------------------------------------------------------------------------------
 
 
-def _plan(inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding]) -> Plan:
+Elsewhere = Callable[[str, ParsedFile], bool]
+
+
+def _elsewhere(inputs: list[_Input]) -> Elsewhere:
+    """Whether a file that no rule looked into, of the run or beside the given ones, takes a name from another file."""
+
+    @cache
+    def beside(folder: Path) -> list[tuple[Path, bytes]]:
+        known = {os.path.realpath(e.path) for e in inputs}
+        return [(p, p.read_bytes()) for p in sorted(folder.glob("*.py")) if p.is_file() and os.path.realpath(p) not in known]
+
+    def search(name: str, file: ParsedFile) -> bool:
+        stem = re.escape(file.path.parent.name if file.is_package else file.path.stem)
+        word = re.escape(name)
+        taken = re.compile(rf"\b{stem}\s+import\s+(?:\([^)]*|[^\n(]*)\b{word}\b|\b{stem}\.{word}\b")
+        texts = [e.source.text for e in inputs if e.source is not None and e.parsed is None]
+        texts += [data.decode("utf-8", "replace") for _, data in beside(file.path.parent)]
+        return any(taken.search(text) for text in texts)
+
+    return search
+
+
+def _plan(
+    inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding], elsewhere: Elsewhere
+) -> Plan:
     parsed = [e.parsed for e in inputs if e.parsed is not None]
-    return plan_files(parsed, neighbours, rules, options, frozenset(frozen))
+    return plan_files(parsed, neighbours, rules, options, frozenset(frozen), elsewhere)
 
 
-def plan_files(files: Sequence[ParsedFile], neighbours: Sequence[ParsedFile], rules: Sequence[Rule], options: Options, frozen: frozenset[Path]) -> Plan:
+def plan_files(
+    files: Sequence[ParsedFile],
+    neighbours: Sequence[ParsedFile],
+    rules: Sequence[Rule],
+    options: Options,
+    frozen: frozenset[Path],
+    elsewhere: Elsewhere,
+) -> Plan:
     """Run every rule over the files. Rules only add to the plan, so their order is that of the list, not of the files."""
     project = Project([*files, *neighbours])
     api = Api.of(options.target)
     plans = [FilePlan(file, options.source or describe(source_versions(project, file)), read_only=file in neighbours or file.path in frozen) for file in project.files]
-    plan = Plan(project, target(options.target), api, plans, options.keep_params, frozenset(r.code for r in rules))
+    plan = Plan(project, target(options.target), api, plans, options.keep_params, frozenset(r.code for r in rules), elsewhere)
     index = 0
     while index < len(rules):
         sweeping = []
@@ -291,12 +324,14 @@ def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _R
             yield work[index], result
 
 
-def _again(plan: Plan, inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding]) -> dict[Path, Finding]:
+def _again(
+    inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding], elsewhere: Elsewhere
+) -> dict[Path, Finding]:
     """Plan once more over the new texts: a second run must have nothing to do."""
     if not any(e.after is not None for e in inputs):
         return {}
     new = [entry.after or entry.parsed for entry in inputs if entry.parsed is not None]
-    second = plan_files(new, neighbours, rules, options, frozenset(frozen))
+    second = plan_files(new, neighbours, rules, options, frozenset(frozen), elsewhere)
     return {p.file.path: _self_check(f"a second run would change line {p.rewrites[0].line if p.rewrites else 1} again") for p in second.open_files if p.edits}
 
 

@@ -9,7 +9,7 @@ from codemods import edits as E
 from codemods.findings import Severity
 from codemods.parsed_file import keyword, parameters
 from codemods.plan import FilePlan, Plan
-from codemods.project import AnyFunction
+from codemods.project import AnyFunction, Function
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass
@@ -88,6 +88,21 @@ def plan(run: Plan) -> None:
             given = reached.passed(call) or {}
             if V.OVERRIDE in given:
                 _pass_config(run, file, call, given, carriers)
+        elif reached is not None and not file.read_only and _swallows(run, reached, call, carriers):
+            file.find(
+                RULE,
+                call,
+                Severity.ERROR,
+                f"{V.OVERRIDE} goes through **{reached.node.args.kwarg.arg if reached.node.args.kwarg else 'kwargs'} to a constructor that now takes multimodal_config",
+                "Pass multimodal_config=multimodal_config here.",
+            )
+
+
+def _swallows(run: Plan, reached: Function, call: ast.Call, carriers: dict[int, _Carrier]) -> bool:
+    """Whether a call passes the override by keyword to a function that hands its keywords on to a carrier."""
+    if keyword(call, V.OVERRIDE) is None or reached.node.args.kwarg is None:
+        return False
+    return any(isinstance(n, ast.Call) and (r := run.reached(n)) is not None and id(r.node) in carriers for n in reached.file.below(reached.node))
 
 
 def _carriers(run: Plan) -> dict[int, _Carrier]:

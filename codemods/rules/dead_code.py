@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
-from codemods.parsed_file import FunctionNode, Import, self_attribute, stores
+from codemods.parsed_file import FunctionNode, self_attribute, stores
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rule import Example, Rule
@@ -151,7 +151,12 @@ def _imports(run: Plan, file: FilePlan, uses: Uses) -> None:
             continue
         if not uses.before(imported.alias, inside) or uses.now(imported.alias, inside) or uses.in_new_code(imported.alias, inside):
             continue
-        if _taken_by_others(run, file, imported):
+        if _taken_by_others(run, file, imported.alias):
+            continue
+        block = file.file.parents[imported.statement]
+        if isinstance(block, ast.Try):
+            if _only_for(block, imported.alias):
+                _remove(file, block, f"{imported.alias} is no longer imported")
             continue
         name = imported.name or imported.module
         edit = E.RemoveImport(E.Ref.of(imported.statement), name)
@@ -159,24 +164,37 @@ def _imports(run: Plan, file: FilePlan, uses: Uses) -> None:
             file.rewrite(RULE, imported.statement, f"{imported.alias} is no longer imported", [edit])
 
 
-def _exported(file: FilePlan) -> set[str]:
-    return {
-        element.value
-        for statement in file.file.tree.body
-        if isinstance(statement, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in statement.targets) and isinstance(statement.value, (ast.List, ast.Tuple))
-        for element in statement.value.elts
-        if isinstance(element, ast.Constant) and isinstance(element.value, str)
-    }
-
-
-def _taken_by_others(run: Plan, file: FilePlan, imported: Import) -> bool:
-    """Another file of the run imports the name from this one."""
-    return any(
-        i.module == file.file.module and i.name == imported.alias and E.RemoveImport(E.Ref.of(i.statement), i.name) not in other.edits
-        for other in run.files
-        if other is not file
-        for i in other.file.imports
+def _only_for(block: ast.Try, name: str) -> bool:
+    """`try: import name / except ImportError: name = None`, and nothing else."""
+    handled = [s for h in block.handlers for s in h.body]
+    harmless = all(
+        isinstance(s, ast.Pass) or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and all(isinstance(t, ast.Name) and t.id == name for t in s.targets))
+        for s in handled
     )
+    return harmless and len(block.body) == 1 and not block.orelse and not block.finalbody and len(block.body[0].names) == 1  # type: ignore[attr-defined]
+
+
+def _exported(file: FilePlan) -> set[str]:
+    """Names in `__all__`, however it is written."""
+    found = set()
+    for statement in file.file.tree.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
+                found |= {n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return found
+
+
+def _taken_by_others(run: Plan, file: FilePlan, name: str) -> bool:
+    """Whether another file, of the run or beside it, may import the name from this one."""
+    for other in run.files:
+        if other is file:
+            continue
+        for imported in other.file.imports:
+            if imported.module == file.file.module and imported.name == name and not other.gone(imported.statement):
+                if E.RemoveImport(E.Ref.of(imported.statement), name) not in other.edits:
+                    return True
+    return run.elsewhere(name, file.file)
 
 
 def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
@@ -184,17 +202,12 @@ def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
     for node in file.file.tree.body:
         if not isinstance(node, FunctionNode) or file.gone(node) or node.name in _exported(file):
             continue
-        own = {id(n) for n in ast.walk(node)}
+        own = {id(n) for n in file.file.below(node)}
         outside = [n for n in uses.before(node.name) if id(n) not in own]
-        if not outside or any(id(n) not in own and not file.gone(n) for n in outside) or uses.in_new_code(node.name):
+        if not outside or any(not file.gone(n) for n in outside) or uses.in_new_code(node.name):
             continue
-        if any(i.module == file.file.module and i.name == node.name for other in run.files if other is not file for i in other.file.imports if not _import_goes(other, i)):
-            continue
-        _remove(file, node, f"{node.name} is no longer called")
-
-
-def _import_goes(file: FilePlan, imported: Import) -> bool:
-    return E.RemoveImport(E.Ref.of(imported.statement), imported.name or "") in file.edits
+        if not _taken_by_others(run, file, node.name):
+            _remove(file, node, f"{node.name} is no longer called")
 
 
 RULE = Rule(

@@ -6,9 +6,9 @@ import ast
 
 from codemods import edits as E
 from codemods.findings import Severity
-from codemods.parsed_file import FunctionNode, parameters
+from codemods.parsed_file import FunctionNode, Import, parameters
 from codemods.plan import FilePlan, Plan
-from codemods.project import Class, Function
+from codemods.project import AnyFunction, Class, Function
 from codemods.rule import Example, Rule
 from codemods.rules.tower_backend import _AFTER, _BEFORE
 from codemods.uses import Uses, uses_of
@@ -16,7 +16,6 @@ from codemods.vision_attention import vocabulary as V
 
 
 def plan(run: Plan) -> None:
-    calls = run.calls()
     for file in run.open_vision:
         uses = uses_of(file)
         for node in [*file.file.nodes[ast.FunctionDef], *file.file.nodes[ast.AsyncFunctionDef]]:
@@ -25,65 +24,42 @@ def plan(run: Plan) -> None:
                 key = (file.file.module, node.lineno, parameter.arg)
                 if key in run.settled or not _is_dead(uses, node, parameter):
                     continue
-                _retire(run, file, node, parameter, calls)
+                _retire(run, file, node, parameter)
 
 
-def _is_dead(uses: Uses, node: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -> bool:
+def _is_dead(uses: Uses, node: AnyFunction, parameter: ast.arg) -> bool:
     """Never read any more because of the edits; or one of the backend parameters, and never read at all."""
-    if parameter.arg in ("self", "cls"):
-        return False
-    if uses.plan.gone(node):
+    if parameter.arg in ("self", "cls") or uses.plan.gone(node):
         return False
     if uses.died(parameter.arg, node):
         return True
-    return parameter.arg in V.BACKEND_PARAMETERS and not uses.before(parameter.arg, node) and node.name == "__init__" and not uses.in_new_code(parameter.arg, node)
+    return (
+        parameter.arg in V.BACKEND_PARAMETERS
+        and node.name == "__init__"
+        and not _is_stub(node)
+        and not uses.before(parameter.arg, node)
+        and not uses.in_new_code(parameter.arg, node)
+    )
 
 
-def _retire(run: Plan, file: FilePlan, node: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg, calls: list[tuple[FilePlan, ast.Call, Function | None]]) -> None:
-    key = (file.file.module, node.lineno, parameter.arg)
+def _is_stub(node: AnyFunction) -> bool:
+    """A body that says nothing: a protocol or an abstract method reads none of its parameters."""
+    return all(isinstance(s, (ast.Pass, ast.Raise)) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in node.body)
+
+
+def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) -> None:
+    run.settled.add((file.file.module, node.lineno, parameter.arg))
     name = parameter.arg
     cls = file.file.class_of(node)
     owner = f"{cls.name}.{node.name}" if cls is not None else node.name
     passing: list[tuple[FilePlan, ast.Call, ast.expr]] = []
-    for other, call, reached in calls:
-        if reached is None:
-            if _may_reach(run, file, cls, node, name, other, call):
-                run.settled.add(key)
-                file.find(
-                    RULE,
-                    parameter,
-                    Severity.NOTE,
-                    f"{owner} keeps its unused parameter {name}: it is not clear what the call at {other.file.path.name}:{call.lineno} reaches",
-                    f"Take {name} out of both if they belong together.",
-                )
-                return
-            continue
-        if reached.node is not node:
-            continue
-        given = reached.passed(call)
-        if given is None:
-            if any(k.arg == name for k in call.keywords) or any(k.arg is None for k in call.keywords):
-                run.settled.add(key)
-                file.find(RULE, parameter, Severity.NOTE, f"{owner} keeps its unused parameter {name}: arguments are passed on as a whole at {other.file.path.name}:{call.lineno}", f"Take {name} out where those arguments are made.")
-                return
-            continue
-        if name in given:
-            if other.read_only:
-                run.settled.add(key)
-                file.find(
-                    RULE,
-                    parameter,
-                    Severity.WARNING,
-                    f"{owner} keeps its unused parameter {name}: {other.file.path.name}:{call.lineno} passes it and is not among the given files",
-                    "Run on the whole folder, so that both ends of the call change together.",
-                )
-                return
-            passing.append((other, call, given[name]))
-    if node.name == "forward" and cls is not None and not _alone(run, file, cls, node, name):
+    keep = _why_keep(run, file, cls, node, name, passing)
+    if keep is not None:
+        why, remedy, severity = keep
+        file.find(RULE, parameter, severity, f"{owner} keeps its unused parameter {name}: {why}", remedy)
         return
-    run.settled.add(key)
     for other, call, value in passing:
-        _drop_argument(run, other, call, node, name, value, owner)
+        _drop_argument(run, other, call, name, value, owner)
     if run.keep_params and node.name == "__init__":
         file.rewrite(RULE, parameter, f"{owner}: {name} is accepted and ignored", [])
         file.rewritten.append(E.Ref.of(parameter))
@@ -95,6 +71,107 @@ def _retire(run: Plan, file: FilePlan, node: ast.FunctionDef | ast.AsyncFunction
         _drop_dimensions(file, cls, name)
 
 
+def _why_keep(
+    run: Plan, file: FilePlan, cls: ast.ClassDef | None, node: AnyFunction, name: str, passing: list[tuple[FilePlan, ast.Call, ast.expr]]
+) -> tuple[str, str, Severity] | None:
+    """Why a parameter must stay although nothing reads it: some call of the function cannot be changed with it.
+
+    Calls that can be changed are put into `passing`.
+    """
+    function = Function(file.file, node, 1 if cls is not None else 0)
+    called = False
+    for other, call, reached in run.calls():
+        where = f"{other.file.path.name}:{call.lineno}"
+        if reached is None:
+            if _may_reach(run, file, cls, function, name, other, call):
+                return f"it is not clear what the call at {where} reaches", f"Take {name} out of both if they belong together.", Severity.NOTE
+            continue
+        if reached.node is not node:
+            continue
+        called = True
+        given = reached.passed(call)
+        if given is None:
+            stars = any(isinstance(a, ast.Starred) for a in call.args) and _position(function, name) is not None
+            if stars or any(k.arg in (name, None) for k in call.keywords):
+                return f"arguments are passed on as a whole at {where}", f"Take {name} out where those arguments are made.", Severity.NOTE
+        elif name in given:
+            if other.read_only:
+                return (
+                    f"{where} passes it and is not among the given files",
+                    "Run on the whole folder, so that both ends of the call change together.",
+                    Severity.WARNING,
+                )
+            passing.append((other, call, given[name]))
+    if cls is None:
+        return None
+    if node.name == "__init__":
+        used = _as_value(run, file, cls)
+        return (f"the class is handed on at {used}, so its calls are not all known", f"Take {name} out of it and of those calls.", Severity.NOTE) if used else None
+    if node.name == "forward":
+        if not called:
+            return "no call of it was found", f"Take {name} out of it and of its calls.", Severity.NOTE
+        handed = _handed_on(run, file, cls)
+        if handed is not None:
+            return f"the module is handed on at {handed}, so its calls are not all known", f"Take {name} out of it and of those calls.", Severity.NOTE
+        if not _alone(run, file, cls, name):
+            return "an override of the method still reads it", "Take it out of both.", Severity.NOTE
+    return None
+
+
+def _as_value(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
+    """Where the class stands other than as what is called, as a base, in an annotation or before a dot."""
+    qualified = f"{file.file.module}.{cls.name}"
+    for other in run.vision:
+        names = {cls.name} | {i.alias for i in other.file.imports if i.name == cls.name}
+        for alias in names:
+            for use in other.file.reads.get(alias, ()):
+                above = other.file.parents[use]
+                if isinstance(above, ast.Call) and use in above.args and V.called(above) not in ("isinstance", "issubclass", "super", "cast"):
+                    pass
+                elif not isinstance(above, (ast.keyword, ast.Dict, ast.List, ast.Tuple, ast.Assign)):
+                    continue
+                if other.file.class_of(use) is cls or _in_annotation(other, use) or run.project.meaning(other.file, use) != qualified:
+                    continue
+                if isinstance(above, ast.Tuple) and V.called(other.file.parents[above]) in ("isinstance",) if isinstance(other.file.parents.get(above), ast.Call) else False:
+                    continue
+                return f"{other.file.path.name}:{use.lineno}"
+    return None
+
+
+def _in_annotation(file: FilePlan, use: ast.AST) -> bool:
+    node = use
+    for above in file.file.above(use):
+        if isinstance(above, ast.arg) or (isinstance(above, ast.AnnAssign) and above.annotation is node) or getattr(above, "returns", None) is node:
+            return True
+        if isinstance(above, ast.stmt):
+            return False
+        node = above
+    return False
+
+
+def _handed_on(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
+    """Where an instance of the class is an argument of a call that may call it: `checkpoint(block, ...)`."""
+    for other, call, reached in run.calls():
+        if reached is not None or not call.args or V.called(call) in _HOLDERS:
+            continue
+        first = call.args[0]
+        if not isinstance(first, (ast.Name, ast.Attribute, ast.Subscript)) or len(call.args) < 2:
+            continue
+        if any(c.node is cls for c in run.project.instances(other.file, first)):
+            return f"{other.file.path.name}:{call.lineno}"
+    return None
+
+
+_HOLDERS = ("append", "extend", "insert", "add_module", "setattr", "isinstance", "len", "enumerate", "zip", "ModuleList", "Sequential")
+
+
+def _position(function: Function, name: str) -> int | None:
+    """The place of a parameter among those that may be passed by position."""
+    arguments = function.node.args
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]][function.skip :]
+    return names.index(name) if name in names else None
+
+
 def _default(node: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -> ast.expr | None:
     arguments = node.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -104,7 +181,7 @@ def _default(node: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -
     return arguments.kw_defaults[arguments.kwonlyargs.index(parameter)]
 
 
-def _drop_argument(run: Plan, file: FilePlan, call: ast.Call, node: ast.AST, name: str, value: ast.expr, owner: str) -> None:
+def _drop_argument(run: Plan, file: FilePlan, call: ast.Call, name: str, value: ast.expr, owner: str) -> None:
     word = next((k for k in call.keywords if k.arg == name), None)
     if any(isinstance(inner, ast.Attribute) and V.is_backend_enum(run.project, file.file, inner) for inner in ast.walk(value)):
         file.find(
@@ -123,18 +200,34 @@ def _drop_argument(run: Plan, file: FilePlan, call: ast.Call, node: ast.AST, nam
         file.removed.append(E.Ref.of(value))
 
 
-def _may_reach(run: Plan, file: FilePlan, cls: ast.ClassDef | None, node: ast.AST, name: str, other: FilePlan, call: ast.Call) -> bool:
-    """Whether a call that could not be followed may be a call of this function: it passes the keyword, and knows the class."""
-    if not any(k.arg == name for k in call.keywords):
+def _may_reach(run: Plan, file: FilePlan, cls: ast.ClassDef | None, function: Function, name: str, other: FilePlan, call: ast.Call) -> bool:
+    """Whether a call that could not be followed may be a call of this function.
+
+    It knows the class, and passes the keyword, or so many arguments that one of them would be the parameter.
+    """
+    place = _position(function, name)
+    by_keyword = any(k.arg == name for k in call.keywords)
+    by_place = function.node.name == "forward" and place is not None and len(call.args) > place
+    if not (by_keyword or by_place):
         return False
-    if run.project.meaning(other.file, call.func) is not None and run.project.callee(other.file, call) is None and run.project.class_named(other.file, call.func) is None:
-        meaning = run.project.meaning(other.file, call.func) or ""
-        if meaning.rpartition(".")[0] not in run.project.by_module:
-            return False  # somebody else's function
+    meaning = run.project.meaning(other.file, call.func)
+    if meaning is not None and meaning.rpartition(".")[0] not in run.project.by_module and not meaning.endswith("partial"):
+        return False  # somebody else's function
+    if by_place and not by_keyword and not _may_be_module(other, call):
+        return False
     return other is file or (cls is not None and any(i.name == cls.name for i in other.file.imports))
 
 
-def _alone(run: Plan, file: FilePlan, cls: ast.ClassDef, node: ast.AST, name: str) -> bool:
+def _may_be_module(file: FilePlan, call: ast.Call) -> bool:
+    """A call of a local name, an item or an attribute of self that is no method of the class: it may be a layer."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        bound = file.file.bound(function.id, function)
+        return bool(bound) and not any(isinstance(b, (ast.FunctionDef, ast.ClassDef, Import)) for b in bound)
+    return isinstance(function, ast.Subscript) or (isinstance(function, ast.Call) and V.called(function) == "getattr")
+
+
+def _alone(run: Plan, file: FilePlan, cls: ast.ClassDef, name: str) -> bool:
     """No override of the method still needs the parameter."""
     here = Class(file.file, cls)
     family = [*list(run.project.bases(here))[1:], *run.project.subclasses.get(here.qualified, [])]
@@ -150,18 +243,32 @@ def _alone(run: Plan, file: FilePlan, cls: ast.ClassDef, node: ast.AST, name: st
 
 def _drop_dimensions(file: FilePlan, cls: ast.ClassDef, name: str) -> None:
     """Entries of compile decorators that name the parameter: a stale one fails at import."""
-    for decorator in cls.decorator_list:
-        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else []:
-            if not isinstance(keyword.value, ast.Dict):
-                continue
-            keys = [k.value if isinstance(k, ast.Constant) else None for k in keyword.value.keys]
-            if name not in keys:
-                continue
-            if len(keys) == 1 and isinstance(decorator, ast.Call) and keyword.arg:
-                file.remove_argument(decorator, keyword.arg)
-            else:
-                file.add(E.RemoveElement(E.Ref.of(keyword.value), keys.index(name)))
-            file.rewrite(RULE, keyword.value, f"{cls.name}: the compile decorator no longer names {name}", [])
+    for node in file.file.nodes[ast.Constant]:
+        if not (isinstance(node, ast.Constant) and node.value == name) or file.gone(node):
+            continue
+        holder = file.file.parents[node]
+        if not (isinstance(holder, ast.Dict) and node in holder.keys):
+            continue
+        word = file.file.parents[holder]
+        decorator = file.file.parents.get(word) if isinstance(word, ast.keyword) else None
+        if isinstance(decorator, ast.Call) and decorator not in cls.decorator_list and isinstance(file.file.parents[decorator], ast.ClassDef):
+            continue  # another class's decorator
+        if not isinstance(decorator, ast.Call) or decorator not in cls.decorator_list:
+            file.find(
+                RULE,
+                node,
+                Severity.WARNING,
+                f"{cls.name}.forward no longer has {name}, which this still names",
+                "If a compile decorator reads it, take the entry out: vLLM refuses unknown names at import.",
+            )
+            continue
+        assert isinstance(word, ast.keyword)
+        if len(holder.keys) == 1 and word.arg:
+            file.remove_argument(decorator, word.arg)
+        else:
+            file.add(E.RemoveElement(E.Ref.of(holder), holder.keys.index(node)))
+            file.removed.append(E.Ref.of(node))
+        file.rewrite(RULE, holder, f"{cls.name}: the compile decorator no longer names {name}", [])
 
 
 RULE = Rule(

@@ -1,0 +1,93 @@
+"""Edits that bind a local name from another module, and what to ask first: is the name bound once, is another one free."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from codemods import edits as E
+from codemods.parsed_file import Import, ParsedFile, dotted
+from codemods.plan import FilePlan, Plan
+
+_HEAD = re.compile(r"(from[\s\\]+)[.\w]+(?=[\s\\]+import\b)")
+
+
+def moved(file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: str, name: str, asname: str | None) -> list[E.Edit]:
+    """Edits after which `name` of `module` is imported in place of one name of an import.
+
+    At module level the new import goes to its sorted place. In a block it stays where it was, as it does where a
+    comment speaks of it.
+    """
+    ref = E.Ref.of(statement)
+    alone = len(statement.names) == 1
+    note = None if alone else _note(file.file, statement, alias)
+    commented = note is not None or (alone and any("#" in line for line in file.file.lines[statement.lineno - 1 : statement.end_lineno]))
+    if isinstance(file.file.parents[statement], ast.Module) and not commented:
+        return [E.RemoveImport(ref, alias.name), E.AddImport(module, name, asname)]
+    new = name + (f" as {asname}" if asname and asname != name else "")
+    if alone:
+        return [E.ReplaceStatement(ref, _in_place(file.file, statement, alias, module, new))]
+    return [E.RemoveImport(ref, alias.name), E.InsertAfter(ref, f"from {module} import {new}{f'  {note}' if note else ''}\n")]
+
+
+def _note(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias) -> str | None:
+    """The comment behind one name that has a line of its own."""
+    shared = any(other is not alias and other.lineno == alias.lineno for other in statement.names)
+    _, sign, text = file.lines[alias.lineno - 1].partition("#")
+    return f"#{text}" if sign and not shared and alias.lineno != statement.lineno else None
+
+
+def _in_place(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias, module: str, new: str) -> str:
+    """The statement's own text with another module and name: layout and comments stay."""
+    lines = [line.encode() for line in file.lines[statement.lineno - 1 : statement.end_lineno]]
+    lines[-1] = lines[-1][: statement.end_col_offset]
+    row = alias.lineno - statement.lineno
+    assert alias.end_col_offset is not None
+    lines[row] = lines[row][: alias.col_offset] + new.encode() + lines[row][alias.end_col_offset :]
+    lines[0] = lines[0][statement.col_offset :]
+    return _HEAD.sub(rf"\g<1>{module}", b"\n".join(lines).decode(), count=1) + "\n"
+
+
+def guard(file: ParsedFile, node: ast.AST) -> ast.Try | ast.If | None:
+    """The outermost `try` or `if` of this scope that decides whether an import runs; not `if TYPE_CHECKING:`."""
+    found: ast.Try | ast.If | None = None
+    for above in file.above(node):
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            break
+        if isinstance(above, ast.Try) or (isinstance(above, ast.If) and (dotted(above.test) or "").rpartition(".")[2] != "TYPE_CHECKING"):
+            found = above
+    return found
+
+
+def rivals(file: ParsedFile, statement: ast.Import | ast.ImportFrom, local: str) -> list[ast.AST]:
+    """What else binds the local name of an import in its scope to something else, import or not."""
+    own = {imported.qualified for imported in _imports_of(file, statement, local)}
+    found: list[ast.AST] = []
+    for binding in file._scopes.get(file.scope(statement), {}).get(local, []):
+        if not isinstance(binding, Import):
+            found.append(binding)
+        elif binding.statement is not statement and binding.qualified not in own:
+            found.append(binding.statement)
+    return found
+
+
+def _imports_of(file: ParsedFile, statement: ast.AST, local: str) -> Iterator[Import]:
+    return (i for i in file.imports if i.statement is statement and i.alias == local)
+
+
+def works_at_target(run: Plan, file: ParsedFile, statement: ast.AST) -> bool:
+    """Whether an import of vLLM's succeeds at the target as it stands."""
+    if not isinstance(statement, ast.ImportFrom):
+        return False
+    module = file.absolute(statement)
+    return module.startswith("vllm") and all(run.api.has(module, alias.name) is True for alias in statement.names)
+
+
+def is_free(file: ParsedFile, name: str, meaning: str) -> bool:
+    """Whether a file binds a name nowhere, unless by imports whose last name is `meaning`."""
+    for table in file._scopes.values():
+        for binding in table.get(name, ()):
+            if not isinstance(binding, Import) or binding.name != meaning:
+                return False
+    return True
