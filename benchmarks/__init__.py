@@ -1,0 +1,1 @@
+"""Speed and memory of the codemod beside other tools: `python -m benchmarks`."""
