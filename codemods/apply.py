@@ -418,8 +418,16 @@ def _with_indent(code: str, indent: str) -> str:
 def _expression(code: str, old: Any) -> cst.BaseExpression:
     new = cst.parse_expression(code)
     if getattr(old, "lpar", ()) and not new.lpar:
-        new = new.with_changes(lpar=old.lpar, rpar=old.rpar)
+        return new.with_changes(lpar=old.lpar, rpar=old.rpar)
+    if _looseness(new) > _looseness(old) and not new.lpar:
+        return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     return new
+
+
+def _looseness(node: cst.BaseExpression) -> int:
+    """How loosely an expression binds; a tighter one may be put in its place without parentheses."""
+    order = (cst.BinaryOperation, cst.Comparison, cst.UnaryOperation, cst.BooleanOperation, cst.IfExp, cst.Lambda)
+    return next((level for level, kind in enumerate(order, 1) if isinstance(node, kind)), 0)
 
 
 def _gone(node: Any, keep_comments: bool) -> Any:

@@ -68,7 +68,8 @@ def _attributes(code: str) -> set[str]:
 def _place(found: AttentionClass, needed: set[str]) -> ast.stmt:
     """The first statement of the old choice at which all attributes are set; else the statement that sets the last."""
     set_at = [s for s in found.constructor.body if any(self_attribute(n) in needed and isinstance(n.ctx, ast.Store) for n in ast.walk(s) if isinstance(n, ast.Attribute))]
-    last = set_at[-1] if set_at else found.constructor.body[0]
+    ready = [s for s in found.constructor.body if "super().__init__" in ast.unparse(s) or "nn.Module.__init__" in ast.unparse(s)]
+    last = max([*set_at, *ready], key=lambda s: s.lineno, default=found.constructor.body[0])
     return next((s for s in found.state.statements if s.lineno > last.lineno), last)
 
 

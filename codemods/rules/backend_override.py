@@ -56,7 +56,7 @@ class Tower(nn.Module):
         self.attn_backend = get_vit_attn_backend(
             head_size=head_dim,
             dtype=torch.get_default_dtype(),
-            attn_backend_override=multimodal_config.mm_encoder_attn_backend if multimodal_config is not None else None,
+            attn_backend_override=(multimodal_config.mm_encoder_attn_backend if multimodal_config is not None else None),
         )
 
 
@@ -172,21 +172,24 @@ def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Ca
 
 def _pass_config(run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]) -> None:
     value = given[V.OVERRIDE]
-    if keyword(call, V.OVERRIDE) is None:
-        file.find(RULE, call, Severity.ERROR, f"{V.OVERRIDE} is passed by position", "Pass multimodal_config by keyword in its place.")
-        return
     config = _config_behind(file, call, value, carriers)
-    if config is None:
-        if isinstance(value, ast.Constant) and value.value is None:
+    by_keyword = keyword(call, V.OVERRIDE) is not None
+    if config is None or not by_keyword:
+        nothing = isinstance(value, ast.Constant) and value.value is None
+        if by_keyword:
             file.remove_argument(call, V.OVERRIDE)
-            return
-        file.find(
-            RULE,
-            value,
-            Severity.ERROR,
-            f"{ast.unparse(value)} is a backend, where vLLM {run.target.version} wants the multimodal configuration",
-            "Pass multimodal_config=vllm_config.model_config.multimodal_config from the model's constructor.",
-        )
+        else:
+            file.add(E.RemoveArgument(E.Ref.of(call), call.args.index(value)))
+            file.removed.append(E.Ref.of(value))
+        file.rewrite(RULE, call, f"{V.OVERRIDE} is no longer passed", [])
+        if not nothing:
+            file.find(
+                RULE,
+                value,
+                Severity.ERROR,
+                f"{ast.unparse(value)} was passed as the backend, where vLLM {run.target.version} wants the multimodal configuration",
+                "Pass multimodal_config=vllm_config.model_config.multimodal_config from the model's constructor.",
+            )
         return
     if _CONFIG in given:
         file.rewrite(RULE, call, "multimodal_config is passed already", [])
@@ -214,7 +217,12 @@ def _config_behind(file: FilePlan, call: ast.Call, value: ast.expr, carriers: di
             return None
         value = assigned[0]
     found = {ast.unparse(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == V.CONFIG_OVERRIDE}
-    return found.pop() if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    config = found.pop()
+    text = ast.unparse(value)
+    known = ("{0}." + V.CONFIG_OVERRIDE, _OVERRIDE_OF, _OVERRIDE_OF.replace(" is not None", ""))
+    return config if text in [form.format(config) for form in known] else None
 
 
 RULE = Rule(

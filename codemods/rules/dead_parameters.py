@@ -54,6 +54,8 @@ def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) ->
     owner = f"{cls.name}.{node.name}" if cls is not None else node.name
     passing: list[tuple[FilePlan, ast.Call, ast.expr]] = []
     keep = _why_keep(run, file, cls, node, name, passing)
+    if keep is None and not passing and not uses_of(file).before(name, node):
+        return  # it was dead before, and nobody in the run passes it
     if keep is not None:
         why, remedy, severity = keep
         file.find(RULE, parameter, severity, f"{owner} keeps its unused parameter {name}: {why}", remedy)
@@ -102,6 +104,9 @@ def _why_keep(
                     Severity.WARNING,
                 )
             passing.append((other, call, given[name]))
+    outer = cls.name if cls is not None else node.name
+    if run.elsewhere(outer, file.file):
+        return f"another file uses {outer}, and was not looked into", f"Take {name} out by hand if nothing passes it.", Severity.NOTE
     if cls is None:
         return None
     if node.name == "__init__":

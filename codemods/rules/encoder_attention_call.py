@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from codemods import edits as E
 from codemods.parsed_file import keyword
 from codemods.plan import Plan
 from codemods.rule import Example, Rule
@@ -43,9 +44,17 @@ def plan(run: Plan) -> None:
         return
     for file in run.open_vision:
         for call in file.file.nodes[ast.Call]:
-            if V.vllm_call(run.project, file.file, call, V.ENCODER_ATTENTION) and keyword(call, "multimodal_config") is not None:  # type: ignore[arg-type]
+            if not isinstance(call, ast.Call) or not V.vllm_call(run.project, file.file, call, V.ENCODER_ATTENTION):
+                continue
+            if keyword(call, "multimodal_config") is not None:
                 file.rewrite(RULE, call, "MMEncoderAttention reads the configuration itself", [])
-                file.remove_argument(call, "multimodal_config")  # type: ignore[arg-type]
+                file.remove_argument(call, "multimodal_config")
+            elif len(call.args) == _POSITION + 1 and not any(isinstance(a, ast.Starred) for a in call.args):
+                file.rewrite(RULE, call, "MMEncoderAttention reads the configuration itself", [E.RemoveArgument(E.Ref.of(call), _POSITION)])
+                file.removed.append(E.Ref.of(call.args[_POSITION]))
+
+
+_POSITION = 5  # of multimodal_config among the constructor's arguments in 0.13 and 0.14
 
 
 RULE = Rule(

@@ -13,7 +13,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class, Function
 from codemods.rule import Example, Rule
 from codemods.target import release_key
-from codemods.uses import Uses
+from codemods.uses import uses_of
 from codemods.vision_attention import layouts, rotary
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.arms import Refusal
@@ -141,9 +141,11 @@ class PatchAttention(nn.Module):
 
 
 def plan(run: Plan) -> None:
-    helpers = _helpers(run)
+    calls = _calls(run)
+    helpers = _helpers(run, calls)
     planned = {id(file): _Ops(run, file) for file in run.open_files}
-    for file, call, reached in run.calls():
+    replaced: set[tuple[str, int]] = set()
+    for file, call, reached in calls:
         ops = planned.get(id(file))
         if ops is None or file.gone(call):
             continue
@@ -153,7 +155,10 @@ def plan(run: Plan) -> None:
         owner = _owner(file.file, call)
         if isinstance(owner, ast.FunctionDef) and _key(file.file, owner) in helpers:
             continue  # a helper inside a helper: settled where the outer one is called
-        _plan_call(run, file, call, reached, names, ops)
+        if _plan_call(run, file, call, reached, names, ops) and reached is not None:
+            replaced.add(_key(reached.file, reached.node))
+    for file in run.open_files:
+        _take_out(run, file, replaced)
     if release_key(run.target.version) >= (0, 14):
         for ops in planned.values():
             if ops.aware:
@@ -179,7 +184,20 @@ def _aware(file: ParsedFile) -> bool:
     return any(i.name in _LAST for i in file.imports)
 
 
-def _helpers(run: Plan) -> dict[tuple[str, int], frozenset[str]]:
+def _calls(run: Plan) -> list[tuple[FilePlan, ast.Call, Function | None]]:
+    """The calls of the run's vision files, and of files that rotate without having another part in attention."""
+    others = [file for file in run.files if _aware(file.file) and file not in run.vision]
+    return run.calls() + [
+        (file, call, run.project.callee(file.file, call))
+        for file in others
+        for call in file.file.nodes[ast.Call]
+        if isinstance(call, ast.Call)
+    ]
+
+
+def _helpers(
+    run: Plan, calls: list[tuple[FilePlan, ast.Call, Function | None]]
+) -> dict[tuple[str, int], frozenset[str]]:
     """Module-level functions that rotate by a kernel, by vLLM's functions or op, or by one another; and by which."""
     found: dict[tuple[str, int], frozenset[str]] = {}
     for file in run.files:
@@ -193,7 +211,7 @@ def _helpers(run: Plan) -> dict[tuple[str, int], frozenset[str]]:
     grows = bool(found)
     while grows:
         grows = False
-        for file, call, reached in run.calls():
+        for file, call, reached in calls:
             names = found.get(_key(reached.file, reached.node), frozenset()) if reached is not None else frozenset()
             owner = _owner(file.file, call) if names else None
             if not isinstance(owner, ast.FunctionDef):
@@ -252,7 +270,8 @@ def _severity(run: Plan, names: frozenset[str], call: ast.Call) -> Severity:
 
 def _plan_call(
     run: Plan, file: FilePlan, call: ast.Call, reached: Function | None, names: frozenset[str], ops: _Ops
-) -> None:
+) -> bool:
+    """Replace a call by the op, or say why not. Whether it was replaced."""
     called = V.called(call) or "it"
     try:
         found = rotary.describe(run.project, file.file, call, reached)
@@ -262,7 +281,7 @@ def _plan_call(
                 f" (line {refusal.node.lineno})" if hasattr(refusal.node, "lineno") and refusal.node is not call else ""
             )
             _refuse(run, file, call, names, f"{called} is not replaced by ApplyRotaryEmb: {refusal.check}{where}")
-        return
+        return False
     try:
         method = _method(file.file, call)
         if found.four_axes and (axes := axes_of(method, found.turns[0].x)) != 4:
@@ -271,7 +290,7 @@ def _plan_call(
         edits = _edits(file, method, call, found, ops.name(call, found))
     except Refusal as refusal:
         _refuse(run, file, call, names, f"{called} is not replaced by ApplyRotaryEmb: {refusal.check}")
-        return
+        return False
     file.rewrite(
         RULE,
         call,
@@ -280,6 +299,7 @@ def _plan_call(
         review=_review(run, method, found),
     )
     ops.build(call, found)
+    return True
 
 
 def _refuse(run: Plan, file: FilePlan, call: ast.Call, names: frozenset[str], message: str) -> None:
@@ -376,7 +396,7 @@ def _pair(file: FilePlan, method: AnyFunction, call: ast.Call, found: rotary.Rot
     first, second = targets.elts
     if stores(first) & (loads(turns[1].x) | {turns[1].cos, turns[1].sin}):
         both = ", ".join(_call(op, turn, 0) for turn in turns)
-        lines.append(f"{ast.unparse(targets)} = ({both})")
+        lines.append(f"{file.file.written(targets)} = {both}")
     else:
         lines += [
             _call(op, turn, statement.col_offset, ast.unparse(target)) for turn, target in zip(turns, (first, second))
@@ -388,7 +408,7 @@ def _free(file: FilePlan, method: AnyFunction, statement: ast.stmt, text: str, p
     """A name for an angle: the one it had, if nobody reads that one later, else one that is not taken."""
     root = next(iter(sorted(loads(ast.parse(text)))), part)
     looped = any(isinstance(n, (ast.For, ast.While)) for n in file.file.above(statement))
-    read_later = any(n.lineno > (statement.end_lineno or statement.lineno) for n in Uses(file).before(root, method))
+    read_later = any(n.lineno > (statement.end_lineno or statement.lineno) for n in uses_of(file).before(root, method))
     if text.startswith(f"{root}.") and not looped and not read_later and root != "self":
         return root
     taken = loads(method) | stores(method) | {a.arg for a in ast.walk(method.args) if isinstance(a, ast.arg)}
@@ -488,6 +508,27 @@ def _builds(statement: ast.stmt) -> bool:
     ):
         return False
     return (V.called(statement.value) or "")[:1].isupper()
+
+
+def _take_out(run: Plan, file: FilePlan, replaced: set[tuple[str, int]]) -> None:
+    """Helpers that only other files called: their own file shows no call that went."""
+    for node in file.file.tree.body:
+        if (
+            not isinstance(node, FunctionNode)
+            or _key(file.file, node) not in replaced
+            or uses_of(file).before(node.name)
+        ):
+            continue
+        taken = [
+            (p, i) for p in run.files for i in p.file.imports if (i.module, i.name) == (file.file.module, node.name)
+        ]
+        by_module = any(
+            isinstance(n, ast.Attribute) and n.attr == node.name and not p.gone(n)
+            for p in run.files
+            for n in p.file.nodes[ast.Attribute]
+        )
+        if taken and not by_module and not any(p.file.is_package or uses_of(p).now(i.alias) for p, i in taken):
+            file.rewrite(RULE, node, f"{node.name} is no longer called", [E.ReplaceStatement(E.Ref.of(node), "")])
 
 
 def _built_late(run: Plan, file: FilePlan) -> None:

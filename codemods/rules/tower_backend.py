@@ -86,7 +86,8 @@ def plan(run: Plan) -> None:
             for statement in state.statements:
                 _plan_statement(run, file, node, statement)
         for call in file.file.nodes[ast.Call]:
-            if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not file.gone(call):
+            platform = isinstance(call, ast.Call) and "current_platform" in (run.project.vllm(file.file, call.func) or "")
+            if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not platform and not file.gone(call):
                 cls = file.file.class_of(call)
                 if cls is None or (cls not in attention and blocked is None):
                     _plan_call(run, file, call)
@@ -122,7 +123,7 @@ def _falls_back(run: Plan, file: FilePlan, step: ast.stmt) -> bool:
 def _plan_call(run: Plan, file: FilePlan, call: ast.Call) -> None:
     edits: list[E.Edit] = []
     ref = E.Ref.of(call)
-    if keyword(call, "support_fa") is not None or not (call.args or call.keywords):
+    if keyword(call, "support_fa") is not None or (len(call.args) <= 1 and not call.keywords):
         size = _head_size(file, call)
         if size is None or not any(i.qualified == "torch" for i in file.file.imports):
             file.find(
@@ -155,12 +156,16 @@ def _head_size(file: FilePlan, call: ast.Call) -> str | None:
         divided = isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv) and value.right
         if isinstance(value, ast.Call) and V.called(value) == "divide" and len(value.args) == 2:
             divided = value.args[1]
-        if divided and "head" in ast.unparse(divided):
+        if divided and "head" in ast.unparse(divided) and "head" not in ast.unparse(_dividend(value)):
             target = node.targets[0]
             name = target.id if isinstance(target, ast.Name) else self_attribute(target) and ast.unparse(target)
             if name:
                 found.append(name)
     return found[-1] if len(set(found)) == 1 else None
+
+
+def _dividend(value: ast.expr) -> ast.expr:
+    return value.left if isinstance(value, ast.BinOp) else value.args[0]  # type: ignore[attr-defined]
 
 
 RULE = Rule(

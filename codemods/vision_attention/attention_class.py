@@ -76,7 +76,7 @@ def _accepted(project: Project, file: ParsedFile, cls: Class, function: AnyFunct
         raise Refusal("max_seqlen is not given to the flash kernel", statement)
     found = heads(cls.node, constructor, chain, state)
     if not target.honours_scale and not found.default_scale:
-        raise Refusal("the scale is not head_size**-0.5, and MMEncoderAttention ignores scale at this target", chain.scale or statement)
+        raise Refusal("the scale cannot be shown to be head_size**-0.5, and MMEncoderAttention ignores scale at this target", chain.scale or statement)
     if chain.unscaled_arm and not found.default_scale:
         raise Refusal("the flash arm is given a scale that is not provably head_size**-0.5, another arm is given none", chain.scale or statement)
     family = [*project.bases(cls), *project.subclasses.get(cls.qualified, [])]
@@ -98,7 +98,9 @@ def _check_other_reads(project: Project, cls: Class, constructor: AnyFunction, s
     in_constructor = {id(node) for node in cls.file.below(constructor)}
     for node in cls.file.below(cls.node):
         name = self_attribute(node)
-        if name in state.names and id(node) not in inside and isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        if name in state.names and id(node) not in inside and isinstance(node, ast.Attribute):
+            if not isinstance(node.ctx, ast.Load):
+                raise Refusal(f"self.{name} is also set by code that is not understood", node)
             if name not in RETARGETED:
                 raise Refusal(f"self.{name} is used outside of the dispatch", node)
             if id(node) in in_constructor:

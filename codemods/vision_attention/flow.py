@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codemods.parsed_file import FunctionNode, ParsedFile, parameters, stores
 from codemods.project import AnyFunction, Class, Function, Project
 from codemods.vision_attention import layouts
 from codemods.vision_attention.modules import ROTARY, Effect, module_of
-from codemods.vision_attention.shapes import NOTHING, Any_, Each, Many, Sizes, Table, Token, Value, with_rank
+from codemods.vision_attention.shapes import NOTHING, Any_, Each, Many, Sizes, Table, Token, Value
 from codemods.vision_attention.tensor_operations import OPERATIONS, concatenated, drop, number, rearranged
 
 _DEEP = 6  # functions entered from one another
@@ -43,6 +43,7 @@ class _Frame:
     owner: Class | None  # the class of self
     home: Class | None  # the class that defines the function, where super() starts
     me: Token | None
+    number: int = 0  # tells calls of one function apart
     env: dict[str, Any_] = field(default_factory=dict)
     returned: list[Any_] = field(default_factory=list)
 
@@ -57,6 +58,7 @@ class Flow:
         self.records: list[Record] = []
         self._homes: dict[Token, tuple[Class, str]] = {}
         self._depth = 0
+        self._frames = 0
 
     def enter(self, owner: Class, home: Class, function: AnyFunction, given: dict[str, Any_]) -> None:
         """Follow a method from outside: parameters that are not `given` are inputs of their own."""
@@ -65,9 +67,11 @@ class Flow:
 
     def _run(self, frame: _Frame, function: AnyFunction, given: dict[str, Any_]) -> Any_:
         arguments = function.args
+        self._frames += 1
+        frame.number = self._frames
         for argument in [*parameters(function), *(a for a in (arguments.vararg, arguments.kwarg) if a is not None)]:
             name = argument.arg
-            frame.env.setdefault(name, given.get(name) or self.t.value(self.t.token("parameter", name, id(frame), roots=(name,))))
+            frame.env.setdefault(name, given.get(name) or self.t.value(self.t.token("parameter", name, frame.number, roots=(name,))))
         first = next(iter(parameters(function)), None)
         if frame.me is not None and first is not None:
             frame.env[first.arg] = self.t.value(frame.me)
@@ -149,7 +153,7 @@ class Flow:
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, frame: _Frame) -> None:
         over = self.value(node.iter, frame) if not isinstance(node, ast.While) else None
-        test = self.t.token("loop", node.lineno, id(frame))
+        test = self.t.token("loop", node.lineno, frame.number)
         for _ in range(2):  # once as it starts, once with what the first turn changed
             before = dict(frame.env)
             if over is not None and not isinstance(node, ast.While):
@@ -185,7 +189,7 @@ class Flow:
             of = source.value if isinstance(source, ast.Attribute) else source.func.value  # type: ignore[attr-defined]
             held = frame.env.get(of.id) if isinstance(of, ast.Name) else None
             if isinstance(of, ast.Name) and isinstance(held, Value) and held.rank is None:
-                frame.env[of.id] = with_rank(held, len(target.elts))
+                frame.env[of.id] = replace(held, rank=len(target.elts))
 
     # -- expressions -----------------------------------------------------------------------------------------------------
 
@@ -231,7 +235,7 @@ class Flow:
 
     def _unknown(self, node: ast.AST, frame: _Frame) -> Value:
         inputs = {root for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in frame.env for root in self.t.flat(frame.env[n.id]).roots}
-        return self.t.value(self.t.token("unknown", id(node), id(frame), roots=inputs))
+        return self.t.value(self.t.token("unknown", id(node), frame.number, roots=inputs))
 
     def _items(self, nodes: Sequence[ast.expr], frame: _Frame) -> list[Any_]:
         found: list[Any_] = []
@@ -245,7 +249,7 @@ class Flow:
 
     def _global(self, node: ast.Name, frame: _Frame) -> Value:
         name = self.project.vllm(frame.file, node, node) or self.project.meaning(frame.file, node, node)
-        return self.t.value(self.t.token("global", name or node.id, dotted=name))
+        return self.t.value(self.t.token("global", name or node.id, dotted=name or (None if frame.file.bound(node.id, node) else node.id)))
 
     def _attribute(self, node: ast.Attribute, frame: _Frame) -> Any_:
         base = self.value(node.value, frame)
@@ -287,7 +291,9 @@ class Flow:
         cut = slice(*bounds)
         if isinstance(base, Many):
             return Many(base.items[cut])
-        rank = base.of.rank or (3 if isinstance(cut.stop, int) and cut.stop < 0 else 4)  # no tensor here has fewer than three
+        rank = base.of.rank or (3 if cut.stop == -1 else 2 if cut.stop in (1, 2) else None)  # none here has fewer than three axes
+        if rank is None:
+            return self.t.value(self.t.token("slice", self.t.flat(base), *map(str, bounds)))
         return Many(tuple(self.t.value(self.t.axis(base.of, place), 0) for place in range(rank)[cut]))
 
     def _indexed(self, x: Value, index: Sequence[ast.expr], frame: _Frame) -> Value:

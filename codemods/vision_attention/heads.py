@@ -99,7 +99,7 @@ def _size(constructor: ast.FunctionDef | ast.AsyncFunctionDef, shapes: list[tupl
             return candidates.pop()
         if len(candidates) > 1:
             raise Refusal(f"the head size is not one attribute ({', '.join(sorted(candidates))})", constructor)
-    computed = {name for name, value in assigned.items() if _divided(value) is not None and not _by_ranks(_divided(value), assigned)}
+    computed = {name for name, value in assigned.items() if (by := _divided(value)) is not None and "head" in ast.unparse(by) and not _by_ranks(by, assigned)}
     if len(computed) == 1:
         return computed.pop()
     raise Refusal("the head size is not an attribute of self that can be told", constructor)

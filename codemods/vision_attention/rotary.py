@@ -268,7 +268,7 @@ class _Machine:
             or len(positional) > len(names)
             or not all(isinstance(v, Term) for v in found.values())
         ):
-            raise Refusal(f"a rotary function is not called with {', '.join(names[:3])}", at)
+            raise Refusal(f"a rotary function is not called with {', '.join(names)}", at)
         return [v for v in (found[name] for name in names) if isinstance(v, Term)]
 
     @staticmethod

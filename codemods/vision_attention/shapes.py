@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Union
 
 NOTHING = object()  # a constant that is not known
-AXES = 4  # axes that are followed; no attention here takes more
+AXES = 5  # axes that are followed: batch, sequence, q/k/v, head, channel
 
 
 @dataclass(frozen=True, eq=False)
