@@ -1,4 +1,4 @@
-"""Edits that bind a local name from another module, and what to ask first: is the name bound once, is another one free."""
+"""Edits that bind a local name from another module, and what to ask first: is it bound once, is another name free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from codemods.plan import FilePlan, Plan
 _HEAD = re.compile(r"(from[\s\\]+)[.\w]+(?=[\s\\]+import\b)")
 
 
-def moved(file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: str, name: str, asname: str | None) -> list[E.Edit]:
+def moved(
+    file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: str, name: str, asname: str | None
+) -> list[E.Edit]:
     """Edits after which `name` of `module` is imported in place of one name of an import.
 
     At module level the new import goes to its sorted place. In a block it stays where it was, as it does where a
@@ -22,13 +24,18 @@ def moved(file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: s
     ref = E.Ref.of(statement)
     alone = len(statement.names) == 1
     note = None if alone else _note(file.file, statement, alias)
-    commented = note is not None or (alone and any("#" in line for line in file.file.lines[statement.lineno - 1 : statement.end_lineno]))
+    commented = note is not None or (
+        alone and any("#" in line for line in file.file.lines[statement.lineno - 1 : statement.end_lineno])
+    )
     if isinstance(file.file.parents[statement], ast.Module) and not commented:
         return [E.RemoveImport(ref, alias.name), E.AddImport(module, name, asname)]
     new = name + (f" as {asname}" if asname and asname != name else "")
     if alone:
         return [E.ReplaceStatement(ref, _in_place(file.file, statement, alias, module, new))]
-    return [E.RemoveImport(ref, alias.name), E.InsertAfter(ref, f"from {module} import {new}{f'  {note}' if note else ''}\n")]
+    return [
+        E.RemoveImport(ref, alias.name),
+        E.InsertAfter(ref, f"from {module} import {new}{f'  {note}' if note else ''}\n"),
+    ]
 
 
 def _note(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias) -> str | None:
@@ -55,7 +62,9 @@ def guard(file: ParsedFile, node: ast.AST) -> ast.Try | ast.If | None:
     for above in file.above(node):
         if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             break
-        if isinstance(above, ast.Try) or (isinstance(above, ast.If) and (dotted(above.test) or "").rpartition(".")[2] != "TYPE_CHECKING"):
+        if isinstance(above, ast.Try) or (
+            isinstance(above, ast.If) and (dotted(above.test) or "").rpartition(".")[2] != "TYPE_CHECKING"
+        ):
             found = above
     return found
 

@@ -31,7 +31,11 @@ def _placed(body: list[cst.BaseStatement | cst.SimpleStatementLine], new: AddImp
     line = _new_line(new)
     root = new.module.partition(".")[0]
     family = [(index, name) for index, node in here if (name := _dotted(node)).partition(".")[0] == root]
-    others = [(index, name) for index, node in here if not node.relative and (name := _dotted(node)).partition(".")[0] not in _EARLIER]
+    others = [
+        (index, name)
+        for index, node in here
+        if not node.relative and (name := _dotted(node)).partition(".")[0] not in _EARLIER
+    ]
     for near in (family, others):
         before = [index for index, name in near if name < new.module]
         if before:
@@ -50,7 +54,12 @@ def _ahead_of(body: list, index: int, line: cst.SimpleStatementLine) -> list:  #
     first = cst.ensure_type(body[index], cst.SimpleStatementLine)
     comments = any(space.comment is not None for space in first.leading_lines)
     blank, rest = ([], list(first.leading_lines)) if comments else (list(first.leading_lines), [])
-    return [*body[:index], line.with_changes(leading_lines=blank), first.with_changes(leading_lines=rest), *body[index + 1 :]]
+    return [
+        *body[:index],
+        line.with_changes(leading_lines=blank),
+        first.with_changes(leading_lines=rest),
+        *body[index + 1 :],
+    ]
 
 
 def _import_from(line: cst.CSTNode) -> cst.ImportFrom | None:
@@ -66,7 +75,10 @@ def _dotted(node: cst.ImportFrom) -> str:
 
 def _has(node: cst.ImportFrom, new: AddImport) -> bool:
     aliases = [] if isinstance(node.names, cst.ImportStar) else node.names
-    return any(alias.evaluated_name == new.name and (alias.evaluated_alias or alias.evaluated_name) == (new.asname or new.name) for alias in aliases)
+    return any(
+        alias.evaluated_name == new.name and (alias.evaluated_alias or alias.evaluated_name) == (new.asname or new.name)
+        for alias in aliases
+    )
 
 
 def _with_name(node: cst.ImportFrom, new: AddImport) -> cst.ImportFrom:
@@ -74,7 +86,9 @@ def _with_name(node: cst.ImportFrom, new: AddImport) -> cst.ImportFrom:
     names = list(node.names)
     alias = _alias(new)
     place = next((i for i, other in enumerate(names) if _order(other.evaluated_name) > _order(new.name)), len(names))
-    one_per_line = bool(node.lpar) and isinstance(getattr(names[0].comma, "whitespace_after", None), cst.ParenthesizedWhitespace)
+    one_per_line = bool(node.lpar) and isinstance(
+        getattr(names[0].comma, "whitespace_after", None), cst.ParenthesizedWhitespace
+    )
     if place < len(names):
         pattern = names[place].comma if isinstance(names[place].comma, cst.Comma) and place < len(names) - 1 else None
         space = pattern.whitespace_after if pattern is not None else None

@@ -166,6 +166,22 @@ def _passed_on(files: Sequence[ParsedFile]) -> set[str]:
                     names = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
                     if names & set(V.BACKEND_PARAMETERS):
                         found.add(node.name)
+        found |= _made_from_multi_head(file)
+    return found
+
+
+def _made_from_multi_head(file: ParsedFile) -> set[str]:
+    """Classes that hold or extend MultiHeadAttention, and other names for it: how they are called decides whether it can move."""
+    local = {i.alias for i in file.imports if i.name == V.MULTI_HEAD_ATTENTION}
+    uses: list[ast.AST] = [node for name in local for node in file.reads.get(name, ())]
+    uses += [n for n in file.nodes[ast.Attribute] if isinstance(n, ast.Attribute) and n.attr == V.MULTI_HEAD_ATTENTION]
+    found: set[str] = set()
+    for use in uses:
+        cls, above = file.class_of(use), file.parents[use]
+        if cls is not None:
+            found.add(cls.name)
+        elif isinstance(above, ast.Assign):
+            found |= {t.id for t in above.targets if isinstance(t, ast.Name)}
     return found
 
 
@@ -210,7 +226,7 @@ def _elsewhere(inputs: list[_Input]) -> Elsewhere:
         taken = re.compile(rf"\b{stem}\s+import\s+(?:\([^)]*|[^\n(]*)\b{word}\b|\b{stem}\.{word}\b")
         texts = [e.source.text for e in inputs if e.source is not None and e.parsed is None]
         texts += [data.decode("utf-8", "replace") for _, data in beside(file.path.parent)]
-        return any(taken.search(text) for text in texts)
+        return any(name in text and taken.search(text) is not None for text in texts)
 
     return search
 

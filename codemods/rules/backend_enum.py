@@ -12,21 +12,21 @@ from codemods.vision_attention import vocabulary as V
 
 _NEW = "AttentionBackendEnum"
 
-_BEFORE = '''\
+_BEFORE = """\
 from vllm.platforms import _Backend
 
 
 def is_plain(backend: _Backend) -> bool:
     return backend == _Backend.TORCH_SDPA
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
 
 def is_plain(backend: AttentionBackendEnum) -> bool:
     return backend == AttentionBackendEnum.TORCH_SDPA
-'''
+"""
 
 
 def enum_name(run: Plan, file: FilePlan, node: ast.expr) -> str:
@@ -42,7 +42,9 @@ def plan(run: Plan) -> None:
                 continue
             _member(run, file, node)
             if ast.unparse(node).rpartition(".")[2] == "_Backend":
-                file.rewrite(RULE, node, "_Backend is AttentionBackendEnum", [E.ReplaceExpression(E.Ref.of(node), _NEW)])
+                file.rewrite(
+                    RULE, node, "_Backend is AttentionBackendEnum", [E.ReplaceExpression(E.Ref.of(node), _NEW)]
+                )
         for statement in file.file.nodes[ast.ImportFrom]:
             assert isinstance(statement, ast.ImportFrom)
             for alias in statement.names:
@@ -50,7 +52,11 @@ def plan(run: Plan) -> None:
                 if not name.startswith("vllm.") or V.last(name) not in V.ENUMS:
                     continue
                 module = file.file.absolute(statement)
-                if module == run.target.backend_enum or not module.startswith("vllm.") or _stays(run, module, alias.name):
+                if (
+                    module == run.target.backend_enum
+                    or not module.startswith("vllm.")
+                    or _stays(run, module, alias.name)
+                ):
                     continue
                 asname = alias.asname
                 if file.gone(statement) or E.RemoveImport(E.Ref.of(statement), alias.name) in file.edits:
@@ -60,11 +66,23 @@ def plan(run: Plan) -> None:
                         RULE,
                         statement,
                         f"the backend enum is imported from {run.target.backend_enum}",
-                        [E.RemoveImport(E.Ref.of(statement), alias.name), E.AddImport(run.target.backend_enum, _NEW, asname)],
+                        [
+                            E.RemoveImport(E.Ref.of(statement), alias.name),
+                            E.AddImport(run.target.backend_enum, _NEW, asname),
+                        ],
                     )
                 elif len(statement.names) == 1:
                     tail = f" as {asname}" if asname else ""
-                    file.rewrite(RULE, statement, f"the backend enum is imported from {run.target.backend_enum}", [E.ReplaceStatement(E.Ref.of(statement), f"from {run.target.backend_enum} import {_NEW}{tail}\n")])
+                    file.rewrite(
+                        RULE,
+                        statement,
+                        f"the backend enum is imported from {run.target.backend_enum}",
+                        [
+                            E.ReplaceStatement(
+                                E.Ref.of(statement), f"from {run.target.backend_enum} import {_NEW}{tail}\n"
+                            )
+                        ],
+                    )
 
 
 def _stays(run: Plan, module: str, name: str) -> bool:

@@ -12,17 +12,17 @@ from codemods.target import release_key
 from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api, releases, store
 
-_BEFORE = '''\
+_BEFORE = """\
 from vllm.attention.layers.mm_encoder_attention import MMEncoderAttention
 
 attention = MMEncoderAttention
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 from vllm.model_executor.layers.attention import MMEncoderAttention
 
 attention = MMEncoderAttention
-'''
+"""
 
 # handled where they are understood: by the rules that take their uses out
 _OWNED = {V.MULTI_HEAD_ATTENTION, *V.ENUMS}
@@ -39,7 +39,13 @@ def plan(run: Plan) -> None:
 def _plan_name(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias) -> None:
     module = _vllm_module(run, file, statement)
     name = alias.name
-    if module is None or name in _OWNED or name == "*" or file.gone(statement) or E.RemoveImport(E.Ref.of(statement), name) in file.edits:
+    if (
+        module is None
+        or name in _OWNED
+        or name == "*"
+        or file.gone(statement)
+        or E.RemoveImport(E.Ref.of(statement), name) in file.edits
+    ):
         return
     wanted = run.target.encoder_attention if name == V.ENCODER_ATTENTION else None
     if wanted is None:
@@ -58,16 +64,32 @@ def _plan_name(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.
         )
         return
     if _in_use(run, file, statement, alias):
-        file.find(RULE, alias, Severity.ERROR, f"{name} is imported under several names or conditions", f"Import it from {wanted}.")
+        file.find(
+            RULE,
+            alias,
+            Severity.ERROR,
+            f"{name} is imported under several names or conditions",
+            f"Import it from {wanted}.",
+        )
         return
     message = f"{name} is imported from {wanted}"
     if isinstance(file.file.parents[statement], ast.Module):
-        file.rewrite(RULE, statement, message, [E.RemoveImport(E.Ref.of(statement), name), E.AddImport(wanted, name, alias.asname)])
+        file.rewrite(
+            RULE,
+            statement,
+            message,
+            [E.RemoveImport(E.Ref.of(statement), name), E.AddImport(wanted, name, alias.asname)],
+        )
     else:
         others = [a for a in statement.names if a is not alias]
         tail = f" as {alias.asname}" if alias.asname else ""
         own = ast.unparse(ast.ImportFrom(statement.module, others, statement.level)) + "\n" if others else ""
-        file.rewrite(RULE, statement, message, [E.ReplaceStatement(E.Ref.of(statement), f"{own}from {wanted} import {name}{tail}\n")])
+        file.rewrite(
+            RULE,
+            statement,
+            message,
+            [E.ReplaceStatement(E.Ref.of(statement), f"{own}from {wanted} import {name}{tail}\n")],
+        )
 
 
 def _vllm_module(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> str | None:

@@ -4,52 +4,59 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 
 from codemods import edits as E
+from codemods import import_moves
 from codemods.findings import Severity
-from codemods.parsed_file import FunctionNode, keyword, parameters, self_attribute
+from codemods.parsed_file import keyword, parameters
 from codemods.plan import FilePlan, Plan
-from codemods.project import AnyFunction
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.origins import is_four_dimensional, origins
+from codemods.vision_attention.instances import held_in, modules_around
+from codemods.vision_attention.multi_head import Followers
+from codemods.vision_attention.multi_head_sites import Sites, sites_of
 
-_BEFORE = '''\
+_BEFORE = """\
 from torch import nn
 from vllm.attention.layer import MultiHeadAttention
+from vllm.model_executor.layers.linear import QKVParallelLinear
 
 
 class PatchAttention(nn.Module):
-    def __init__(self, heads: int, head_dim: int, qkv: nn.Module, prefix: str = "") -> None:
+    def __init__(self, width: int, heads: int, prefix: str = "") -> None:
         super().__init__()
-        self.qkv = qkv
-        self.scale = head_dim**-0.5
-        self.attn = MultiHeadAttention(heads, head_dim, self.scale)
+        head_dim = width // heads
+        self.qkv = QKVParallelLinear(width, head_dim, heads, prefix=f"{prefix}.qkv")
+        self.attn = MultiHeadAttention(heads, head_dim, head_dim**-0.5)
 
     def forward(self, x):
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        qkv, _ = self.qkv(x)
+        q, k, v = qkv.chunk(3, dim=-1)
         return self.attn(q, k, v)
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 from torch import nn
 from vllm.model_executor.layers.attention import MMEncoderAttention
+from vllm.model_executor.layers.linear import QKVParallelLinear
 
 
 class PatchAttention(nn.Module):
-    def __init__(self, heads: int, head_dim: int, qkv: nn.Module, prefix: str = "") -> None:
+    def __init__(self, width: int, heads: int, prefix: str = "") -> None:
         super().__init__()
-        self.qkv = qkv
-        self.scale = head_dim**-0.5
-        self.attn = MMEncoderAttention(heads, head_dim, self.scale, prefix=f"{prefix}.attn")
+        head_dim = width // heads
+        self.qkv = QKVParallelLinear(width, head_dim, heads, prefix=f"{prefix}.qkv")
+        self.attn = MMEncoderAttention(heads, head_dim, head_dim**-0.5, prefix=f"{prefix}.attn")
 
     def forward(self, x):
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        qkv, _ = self.qkv(x)
+        q, k, v = qkv.chunk(3, dim=-1)
         return self.attn(q, k, v)
-'''
+"""
 
-_CROSS = '''\
+_CROSS = """\
 from torch import nn
 from vllm.attention.layer import MultiHeadAttention
 
@@ -61,236 +68,258 @@ class Pooling(nn.Module):
 
     def forward(self, latents, patches):
         return self.attn(latents, patches, patches)
-'''
+"""
 
-# what both classes have, in every release: an override that reads anything else cannot simply change its base
-_SHARED = {"num_heads", "head_size", "scale", "num_kv_heads", "num_queries_per_kv", "layer_name", "attn_backend", "is_flash_attn_backend", "training"}
+_OTHER_NAME = "VllmMMEncoderAttention"  # where a file has its own MMEncoderAttention
 
 
 def plan(run: Plan) -> None:
+    followers = Followers(run)
     for file in run.open_files:
-        uses = _uses(run, file)
-        imports = _imports(run, file)
-        if not uses and not imports:
+        sites = sites_of(run, file)
+        _report_ambiguous(run, file, sites)
+        if not sites.uses and not sites.strings and not sites.imports:
             continue
-        refused = _refusals(run, file, uses)
-        for node, why in refused:
-            covers: ast.AST = file.file.class_of(node) or file.file.statement(node)
-            severity = Severity.NOTE if not run.target.replaces_multi_head_attention else Severity.ERROR
-            file.find(RULE, node, severity, *why, covers=covers)
-        kept = {id(inner) for node, _ in refused for inner in ast.walk(file.file.class_of(node) or file.file.statement(node))}
         if not run.target.replaces_multi_head_attention:
-            for statement, _ in imports:
-                file.refused.append(E.Ref.of(statement))
+            _keep(file, sites)
             continue
-        done = [node for node in uses if id(node) not in kept]
-        if refused and not done:
-            for statement, _ in imports:
-                file.refused.append(E.Ref.of(statement))
+        new = next(
+            (n for n in (V.ENCODER_ATTENTION, _OTHER_NAME) if import_moves.is_free(file.file, n, V.ENCODER_ATTENTION)),
+            None,
+        )
+        kept = _refuse(run, file, sites.uses, followers, new)
+        done = [node for node in sites.uses if id(node) not in kept]
+        if new is None or (kept and not done):
+            file.refused += [E.Ref.of(statement) for statement, _ in sites.imports]
             continue
-        _rewrite(run, file, done, imports, all_done=not refused)
+        _rewrite(run, file, done, sites, followers, new, drop=not kept)
 
 
-def _uses(run: Plan, file: FilePlan) -> list[ast.expr]:
-    """Expressions that stand for vLLM's class (string annotations included)."""
-    found: list[ast.expr] = list(run.project.standing_for(file.file, V.MULTI_HEAD_ATTENTION))
-    for node in file.file.nodes[ast.Constant]:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and V.MULTI_HEAD_ATTENTION in node.value and _is_annotation(file, node):
-            if V.last(run.project.vllm(file.file, node, node)) == V.MULTI_HEAD_ATTENTION:
-                found.append(node)
-    return found
+# -- what stays ----------------------------------------------------------------------------------------------------
 
 
-def _is_annotation(file: FilePlan, node: ast.AST) -> bool:
-    above = file.file.parents[node]
-    return isinstance(above, (ast.arg, ast.AnnAssign)) or getattr(above, "returns", None) is node
+def _report_ambiguous(run: Plan, file: FilePlan, sites: Sites) -> None:
+    """A name that several statements bind: its uses and imports stay together, whichever of them holds."""
+    told: set[int] = set()
+    for statement, alias in sites.ambiguous:
+        local = alias.asname or alias.name
+        others = import_moves.rivals(file.file, statement, local)
+        guard = import_moves.guard(file.file, statement) or statement
+        file.refused += [E.Ref.of(statement), *map(E.Ref.of, file.file.reads.get(local, ()))]
+        if id(guard) in told:
+            continue
+        told.add(id(guard))
+        works = any(import_moves.works_at_target(run, file.file, other) for other in others)
+        lines = sorted({statement.lineno, *(getattr(other, "lineno", 1) for other in others)})
+        file.find(
+            RULE,
+            guard,
+            Severity.NOTE if works or not run.target.replaces_multi_head_attention else Severity.ERROR,
+            f"{local} is bound in several places (lines {', '.join(map(str, lines))}): its uses stay as they are",
+            f"Bind it once, to {V.ENCODER_ATTENTION} of {run.target.encoder_attention}, and run again.",
+            covers=statement,
+        )
 
 
-def _imports(run: Plan, file: FilePlan) -> list[tuple[ast.ImportFrom, ast.alias]]:
-    found = []
-    for statement in file.file.nodes[ast.ImportFrom]:
-        assert isinstance(statement, ast.ImportFrom)
-        for alias in statement.names:
-            name = run.project.follow(f"{file.file.absolute(statement)}.{alias.name}")
-            if name.startswith("vllm.") and V.last(name) == V.MULTI_HEAD_ATTENTION:
-                found.append((statement, alias))
-    return found
+def _keep(file: FilePlan, sites: Sites) -> None:
+    """The target's MMEncoderAttention does not take plain batched calls; MultiHeadAttention is still there."""
+    told = [n for n in sites.uses if isinstance(file.file.parents[n], (ast.Call, ast.ClassDef, ast.keyword))] or [
+        *sites.uses,
+        *sites.strings,
+    ]
+    for node in told:
+        file.find(
+            RULE,
+            node,
+            Severity.NOTE,
+            "MultiHeadAttention stays at this target: MMEncoderAttention of vLLM 0.13 only takes calls with cu_seqlens",
+            "Nothing to do for 0.13, where MultiHeadAttention still works; port to 0.14 or later to move it.",
+            covers=file.file.class_of(node) or file.file.statement(node),
+        )
+    file.refused += [E.Ref.of(statement) for statement, _ in sites.imports]
 
 
-def _refusals(run: Plan, file: FilePlan, uses: list[ast.expr]) -> list[tuple[ast.AST, tuple[str, str]]]:
-    if not run.target.replaces_multi_head_attention:
-        sites: list[ast.AST] = [n for n in uses if isinstance(file.file.parents[n], (ast.Call, ast.ClassDef, ast.keyword))] or list(uses)
-        return [
-            (
-                node,
-                (
-                    "MultiHeadAttention stays at this target: MMEncoderAttention of vLLM 0.13 only takes calls with cu_seqlens",
-                    "Nothing to do for 0.13, where MultiHeadAttention still works; port to 0.14 or later to move it.",
-                ),
+def _refuse(run: Plan, file: FilePlan, uses: list[ast.expr], followers: Followers, new: str | None) -> set[int]:
+    """Findings for uses that must stay; the nodes of the classes and statements that stay with them."""
+    kept: set[int] = set()
+    for use in uses:
+        region: ast.AST = file.file.class_of(use) or file.file.statement(use)
+        above = file.file.parents[use]
+        if isinstance(above, ast.ClassDef):
+            region = above
+        problems = followers.follow(file.file, use).problems
+        for problem in problems:
+            node = problem.node if problem.file is file.file else use
+            file.find(RULE, node, Severity.ERROR, problem.message, problem.remedy, covers=region)
+        if new is None:
+            message = f"{V.ENCODER_ATTENTION} and {_OTHER_NAME} mean something else in this file"
+            file.find(
+                RULE, use, Severity.ERROR, message, "Rename the file's own classes, and run again.", covers=region
             )
-            for node in sites
-        ]
-    found: list[tuple[ast.AST, tuple[str, str]]] = []
-    for node in uses:
-        above = file.file.parents[node]
-        if isinstance(above, ast.ClassDef) and node in above.bases:
-            why = _subclass(above)
-            if why is not None:
-                found.append((above, (why, "Port the subclass by hand; a device's own implementation belongs in an out-of-tree op (MMEncoderAttention.register_oot).")))
-        elif isinstance(above, ast.Call) and above.func is node:
-            cls = file.file.class_of(above)
-            if cls is not None:
-                found += _crossing(file, cls, above)
-    return found
+        if problems or new is None:
+            kept |= {id(inner) for inner in ast.walk(region)}
+    return kept
 
 
-def _subclass(cls: ast.ClassDef) -> str | None:
-    """Why a subclass cannot simply change its base, or None."""
-    forward = next((n for n in cls.body if isinstance(n, FunctionNode) and n.name == "forward"), None)
-    if forward is not None and len(parameters(forward)) != 4:
-        return f"{cls.name}.forward takes more than query, key and value"
-    own = {name for n in ast.walk(cls) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and (name := self_attribute(n))}
-    own |= {n.name for n in cls.body if isinstance(n, FunctionNode)}
-    read = {name for n in ast.walk(cls) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and (name := self_attribute(n))}
-    foreign = sorted(read - own - _SHARED)
-    return f"{cls.name} reads self.{foreign[0]}, which MMEncoderAttention has not" if foreign else None
+# -- what changes --------------------------------------------------------------------------------------------------
 
 
-def _held_in(file: FilePlan, call: ast.Call) -> str | None:
-    statement = file.file.statement(call)
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, ast.AnnAssign) else []
-    return next((name for t in targets if (name := self_attribute(t))), None)
-
-
-def _crossing(file: FilePlan, cls: ast.ClassDef, constructed: ast.Call) -> list[tuple[ast.AST, tuple[str, str]]]:
-    """Calls whose k or v come from another input than q: MMEncoderAttention's kernels use one length for all three."""
-    attribute = _held_in(file, constructed)
-    found: list[tuple[ast.AST, tuple[str, str]]] = []
-    for method, call in _calls_of(cls, attribute):
-        given = _three(call)
-        if given is None:
-            found.append((call, (f"{cls.name} calls its attention with more than query, key and value", "MMEncoderAttention has no mask, bias or causal mode: keep this attention on torch SDPA.")))
-            continue
-        query, key, value = (origins(method, node) for node in given)
-        others = (key | value) - query
-        if others:
-            found.append(
-                (
-                    call,
-                    (
-                        f"{cls.name} is cross-attention: k and v also come from {', '.join(sorted(others))}, q does not",
-                        "MMEncoderAttention gives q's length to k and v on flash and Triton: keep torch SDPA here, or prove that the lengths are equal.",
-                    ),
-                )
-            )
-    return found
-
-
-def _calls_of(cls: ast.ClassDef, attribute: str | None) -> list[tuple[AnyFunction, ast.Call]]:
-    if attribute is None:
-        return []
-    methods = [n for n in cls.body if isinstance(n, FunctionNode)]
-    return [(m, n) for m in methods for n in ast.walk(m) if isinstance(n, ast.Call) and self_attribute(n.func) == attribute]
-
-
-def _three(call: ast.Call) -> list[ast.expr] | None:
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg not in ("query", "key", "value") for k in call.keywords):
-        return None
-    given = [*call.args, *(value for name in ("query", "key", "value") if (value := keyword(call, name)) is not None)]
-    return given if len(given) == 3 else None
-
-
-def _rewrite(run: Plan, file: FilePlan, uses: list[ast.expr], imports: list[tuple[ast.ImportFrom, ast.alias]], all_done: bool) -> None:
-    kept_alias = {alias.asname for _, alias in imports if alias.asname}
+def _rewrite(
+    run: Plan, file: FilePlan, uses: list[ast.expr], sites: Sites, followers: Followers, new: str, drop: bool
+) -> None:
+    kept_alias = {alias.asname for _, alias in sites.imports if alias.asname and alias.asname != alias.name}
     for node in uses:
         above = file.file.parents[node]
         edits: list[E.Edit] = []
-        if isinstance(node, ast.Constant):
-            edits.append(E.ReplaceExpression(E.Ref.of(node), f'"{str(node.value).replace(V.MULTI_HEAD_ATTENTION, V.ENCODER_ATTENTION)}"'))
-        elif isinstance(node, ast.Attribute) or node.id not in kept_alias:  # type: ignore[attr-defined]
-            edits.append(E.ReplaceExpression(E.Ref.of(node), V.ENCODER_ATTENTION))
-        message = "MultiHeadAttention is MMEncoderAttention"
+        if isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id not in kept_alias):
+            edits.append(E.ReplaceExpression(E.Ref.of(node), new))
         if isinstance(above, ast.Call) and above.func is node:
             edits += _constructor(run, file, above)
-            cls = file.file.class_of(above)
-            for method, call in _calls_of(cls, _held_in(file, above)) if cls is not None else []:
-                if any(is_four_dimensional(method, argument) for argument in call.args[:1]):
-                    file.rewrite(
-                        RULE,
-                        call,
-                        "the result has three axes again: MMEncoderAttention gives back four for four",
-                        [E.ReplaceExpression(E.Ref.of(call), f"{ast.unparse(call)}.flatten(2)")],
-                    )
+        elif isinstance(above, ast.Attribute) and above.attr == "__init__":
+            call = file.file.parents[above]
+            edits += _without_config(run, file, call, 1) if isinstance(call, ast.Call) else []
         elif isinstance(above, ast.ClassDef):
-            file.find(
-                RULE,
-                above,
-                Severity.NOTE,
-                f"{above.name} is a subclass: a device plugin replaces MMEncoderAttention by class name, so it does not replace this one",
-                "Hold an MMEncoderAttention in a module instead if the model has to run on an out-of-tree device.",
-            )
-        file.rewrite(RULE, node, message, edits)
+            edits += _subclass(run, file, above)
+        for call, (where, flat) in followers.follow(file.file, node).calls.items():
+            if not flat:
+                _give_three_axes(run.of(where), call)
+        file.rewrite(RULE, node, "MultiHeadAttention is MMEncoderAttention", edits)
         file.rewritten.append(E.Ref.of(node))
-    if not all_done:
-        _import_new(run, file, imports, drop=False)
-        return
-    _import_new(run, file, imports, drop=True)
-    for constant in file.file.nodes[ast.Constant]:
-        if isinstance(constant, ast.Constant) and constant.value == V.MULTI_HEAD_ATTENTION and _in_all(file, constant):
-            file.add(E.ReplaceExpression(E.Ref.of(constant), f'"{V.ENCODER_ATTENTION}"'))
-    if _in_comments(file.file.text):
-        file.add(E.RenameInComments(V.MULTI_HEAD_ATTENTION, V.ENCODER_ATTENTION))
+    for string in sites.strings:
+        text = re.sub(rf"\b{V.MULTI_HEAD_ATTENTION}\b", new, _text(file, string))
+        file.rewrite(
+            RULE, string, "MultiHeadAttention is MMEncoderAttention", [E.ReplaceExpression(E.Ref.of(string), text)]
+        )
+    _import_new(run, file, sites.imports, new, drop)
+    if drop:
+        for constant in file.file.nodes[ast.Constant]:
+            if (
+                isinstance(constant, ast.Constant)
+                and constant.value == V.MULTI_HEAD_ATTENTION
+                and _in_all(file, constant)
+            ):
+                file.add(E.ReplaceExpression(E.Ref.of(constant), f'"{new}"'))
+        if not sites.ambiguous and _in_comments(file.file.text):
+            file.add(E.RenameInComments(V.MULTI_HEAD_ATTENTION, V.ENCODER_ATTENTION))
+
+
+def _text(file: FilePlan, node: ast.expr) -> str:
+    return ast.get_source_segment(file.file.text, node) or ast.unparse(node)
+
+
+def _give_three_axes(file: FilePlan, call: ast.Call) -> None:
+    file.rewrite(
+        RULE,
+        call,
+        "the result has three axes as before: MMEncoderAttention gives back four for four",
+        [E.ReplaceExpression(E.Ref.of(call), f"{_text(file, call)}.flatten(2)")],
+    )
 
 
 def _constructor(run: Plan, file: FilePlan, call: ast.Call) -> list[E.Edit]:
-    edits: list[E.Edit] = []
-    if keyword(call, "multimodal_config") is not None and not run.target.takes_multimodal_config:
-        file.remove_argument(call, "multimodal_config")
+    edits = _without_config(run, file, call, 0)
     function = file.file.function(call)
-    attribute = _held_in(file, call)
-    has_prefix = function is not None and any(a.arg == "prefix" for a in parameters(function))
-    if attribute and has_prefix and keyword(call, "prefix") is None and len(call.args) < 5:
-        edits.append(E.SetArgument(E.Ref.of(call), "prefix", "prefix", f'f"{{prefix}}.{attribute}"'))
-    return edits
+    if function is None or not any(a.arg == "prefix" for a in parameters(function)):
+        return edits
+    known = not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg is not None for k in call.keywords)
+    attribute = held_in(file.file, call)
+    if not known or attribute is None or keyword(call, "prefix") is not None or len(call.args) > 4:
+        return edits
+    counter = modules_around(file.file, call)
+    if counter is None:
+        file.find(
+            RULE,
+            call,
+            Severity.NOTE,
+            f"the attentions in self.{attribute} get no prefix: they are built without a counter",
+            'Count them, and pass prefix=f"{prefix}.' + attribute + '.{i}": later vLLM looks up FP8 scales by it.',
+        )
+        file.refused.pop()  # the class itself is rewritten
+        return edits
+    return [*edits, E.SetArgument(E.Ref.of(call), "prefix", "prefix", f'f"{{prefix}}.{attribute}{counter}"')]
 
 
-def _import_new(run: Plan, file: FilePlan, imports: list[tuple[ast.ImportFrom, ast.alias]], drop: bool) -> None:
+def _without_config(run: Plan, file: FilePlan, call: ast.Call, shift: int) -> list[E.Edit]:
+    """Take multimodal_config out of a construction where the target has no such parameter."""
+    if run.target.takes_multimodal_config or any(isinstance(a, ast.Starred) for a in call.args):
+        return []
+    if keyword(call, "multimodal_config") is not None:
+        file.remove_argument(call, "multimodal_config")
+    elif len(call.args) == 6 + shift:
+        file.removed.append(E.Ref.of(call.args[-1]))
+        return [E.RemoveArgument(E.Ref.of(call), 5 + shift)]
+    return []
+
+
+def _subclass(run: Plan, file: FilePlan, cls: ast.ClassDef) -> list[E.Edit]:
+    file.find(
+        RULE,
+        cls,
+        Severity.NOTE,
+        f"{cls.name} is a subclass: a device plugin replaces MMEncoderAttention by its class name, and not this one",
+        "Hold an MMEncoderAttention in a module instead if the model has to run on an out-of-tree device.",
+    )
+    calls = [
+        n
+        for n in ast.walk(cls)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "__init__"
+    ]
+    return [
+        edit
+        for call in calls
+        if ast.unparse(call.func).startswith("super(")
+        for edit in _without_config(run, file, call, 0)
+    ]
+
+
+def _import_new(
+    run: Plan, file: FilePlan, imports: list[tuple[ast.ImportFrom, ast.alias]], new: str, drop: bool
+) -> None:
+    module = run.target.encoder_attention
+    asname = None if new == V.ENCODER_ATTENTION else new
     for statement, alias in imports:
-        top = isinstance(file.file.parents[statement], ast.Module)
-        if top and drop:
-            file.add(E.RemoveImport(E.Ref.of(statement), alias.name))
-            file.add(E.AddImport(run.target.encoder_attention, V.ENCODER_ATTENTION, alias.asname))
-        elif top:
-            file.add(E.AddImport(run.target.encoder_attention, V.ENCODER_ATTENTION))
-            file.refused.append(E.Ref.of(statement))
+        if drop:
+            kept = alias.asname if alias.asname and alias.asname != alias.name else asname
+            for edit in import_moves.moved(file, statement, alias, module, V.ENCODER_ATTENTION, kept):
+                file.add(edit)
         else:
-            others = [a for a in statement.names if a is not alias]
-            line = f"from {run.target.encoder_attention} import {V.ENCODER_ATTENTION}" + (f" as {alias.asname}" if alias.asname else "")
-            own = ast.unparse(ast.ImportFrom(statement.module, others, statement.level)) + "\n" if others else ""
-            file.add(E.ReplaceStatement(E.Ref.of(statement), f"{own}{line}\n"))
-        file.rewritten.append(E.Ref.of(statement))
+            file.add(E.AddImport(module, V.ENCODER_ATTENTION, asname))
+            file.refused.append(E.Ref.of(statement))
+        file.rewritten.append(E.Ref.of(alias))
     if not imports:  # reached through a module: vllm.attention.layer.MultiHeadAttention
-        file.add(E.AddImport(run.target.encoder_attention, V.ENCODER_ATTENTION))
+        file.add(E.AddImport(module, V.ENCODER_ATTENTION, asname))
 
 
 def _in_all(file: FilePlan, node: ast.AST) -> bool:
-    return any(isinstance(a, (ast.Assign, ast.AugAssign)) and "__all__" in ast.unparse(a) for a in file.file.above(node) if isinstance(a, ast.stmt))
+    return any(
+        isinstance(a, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and "__all__" in ast.unparse(a)
+        for a in file.file.above(node)
+        if isinstance(a, ast.stmt)
+    )
 
 
 def _in_comments(text: str) -> bool:
     if V.MULTI_HEAD_ATTENTION not in text:
         return False
-    return any(t.type == tokenize.COMMENT and V.MULTI_HEAD_ATTENTION in t.string for t in tokenize.generate_tokens(io.StringIO(text).readline))
+    return any(
+        t.type == tokenize.COMMENT and V.MULTI_HEAD_ATTENTION in t.string
+        for t in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
 
 
 RULE = Rule(
     code="VA101",
     name="multi-head-attention",
-    summary="MultiHeadAttention becomes MMEncoderAttention: constructor, class as a value, annotation, subclass, alias, re-export.",
+    summary=(
+        "MultiHeadAttention becomes MMEncoderAttention: constructor, class as a value, annotation, subclass, alias, "
+        "re-export."
+    ),
     why=(
-        "vLLM 0.14 removed MultiHeadAttention. MMEncoderAttention takes the same first five arguments in the same order, forwards scale, "
-        "and gives a three-axis result for three-axis input, so self-attention moves as it stands. In 0.13 the new class asserts cu_seqlens, "
-        "so nothing moves there. Cross-attention does not move at all: the flash and Triton paths measure k and v by q's length."
+        "vLLM 0.14 removed MultiHeadAttention. MMEncoderAttention takes the same first five arguments in the same "
+        "order, forwards scale, and gives a three-axis result for three-axis input, so self-attention moves as it "
+        "stands. In 0.13 the new class asserts cu_seqlens, so nothing moves there. Cross-attention does not move at "
+        "all: the flash and Triton paths measure k and v by q's length. So every call is followed back, and q, k and v "
+        "must provably have one length."
     ),
     follows="vLLM 0.14.0 (MultiHeadAttention removed); prefix as of 0.16.0, PR #33674",
     names=frozenset({V.MULTI_HEAD_ATTENTION}),

@@ -20,7 +20,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True)
 class Module:
-    """`effect` is None for a class of the project, which is looked into. `width` tells the last axis of a projection."""
+    """`effect` is None for a class of the project, which is looked into. `width`: the last axis of a projection."""
 
     effect: Effect | None
     cls: Class | None = None
@@ -42,7 +42,10 @@ def module_of(project: Project, owner: Class, attribute: str) -> Module | None:
     first = modules[0]
     if all(module == first for module in modules):
         return first
-    if any(module.effect not in (Effect.SAME, Effect.LAST_AXIS) for module in modules) or len({module.is_pair for module in modules}) > 1:
+    if (
+        any(module.effect not in (Effect.SAME, Effect.LAST_AXIS) for module in modules)
+        or len({module.is_pair for module in modules}) > 1
+    ):
         return None
     return Module(Effect.LAST_AXIS, is_pair=first.is_pair)
 
@@ -70,7 +73,8 @@ def _one(project: Project, file: ParsedFile, node: ast.expr) -> Module | None:
     cls = project.class_named(file, node.func)
     if cls is not None:
         return Module(Effect.ROTARY if ROTARY.search(cls.node.name) else None, cls)
-    name = project.vllm(file, node.func) or project.meaning(file, node.func)
+    function = _default(file, node.func) or node.func
+    name = project.vllm(file, function) or project.meaning(file, function)
     if name is None:
         return None
     last = name.rpartition(".")[2]
@@ -84,4 +88,23 @@ def _one(project: Project, file: ParsedFile, node: ast.expr) -> Module | None:
         pair = name.startswith("vllm.") and not (isinstance(alone, ast.Constant) and alone.value is False)
         width = keywords.get("out_features") or (node.args[1] if len(node.args) > 1 and not pair else None)
         return Module(Effect.LAST_AXIS, is_pair=pair, width=ast.unparse(width) if width is not None else None)
+    return None
+
+
+def _default(file: ParsedFile, node: ast.expr) -> ast.expr | None:
+    """What a parameter is unless told otherwise: `norm_layer=nn.LayerNorm`."""
+    if not isinstance(node, ast.Name):
+        return None
+    for binding in file.bound(node.id, node):
+        arguments = file.parents.get(binding) if isinstance(binding, ast.arg) else None
+        if isinstance(arguments, ast.arguments):
+            positional = [*arguments.posonlyargs, *arguments.args]
+            pairs = [
+                *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults),
+                *zip(arguments.kwonlyargs, arguments.kw_defaults),
+            ]
+            default = next((default for argument, default in pairs if argument is binding), None)
+            return (
+                default.args[0] if isinstance(default, ast.Call) and default.args else default
+            )  # `partial(nn.LayerNorm, eps=1e-6)`
     return None

@@ -11,10 +11,16 @@ from codemods.parsed_file import FunctionNode, ParsedFile, dotted, parameters, s
 from codemods.plan import Plan
 from codemods.project import AnyFunction, Class, Function
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.self_attention import SHOW, Held, Problem, held_as_self, held_in_attribute
+from codemods.vision_attention.held_attention import SHOW, Held, Problem
+from codemods.vision_attention.instances import held_in, runs_in_forward
+from codemods.vision_attention.self_attention import held_as_self, held_in_attribute
 from codemods.vllm_api import Api, releases
 
 _FORWARD = ("forward", "__call__")
+_OWN_OP = (
+    "Port the subclass by hand; a device's own implementation belongs in an out-of-tree op "
+    "(MMEncoderAttention.register_oot)."
+)
 
 
 @dataclass
@@ -67,33 +73,46 @@ class Followers:
             found.problems.append(_lost_track(file, node))
         return found
 
-    # -- instances -------------------------------------------------------------------------------------------------------
+    # -- instances -------------------------------------------------------------------------------------------------
 
     def _constructed(self, file: ParsedFile, call: ast.Call) -> Followed:
         found = Followed()
         function, owner = file.function(call), file.class_of(call)
-        if function is not None and owner is not None and _runs_in_forward(file, owner, function):
+        if function is not None and owner is not None and runs_in_forward(file, owner, function):
             message = f"{owner.name} builds its attention in {function.name}, where no vLLM configuration is set"
-            found.problems.append(Problem(file, call, message, "Build it once in __init__, with a prefix, and call it in forward."))
+            found.problems.append(
+                Problem(file, call, message, "Build it once in __init__, with a prefix, and call it in forward.")
+            )
             return found
         attribute = held_in(file, call)
         if owner is None or attribute is None:
-            found.problems.append(Problem(file, call, "the attention built here is not kept in an attribute of self, so its calls could not be followed", SHOW))
+            found.problems.append(
+                Problem(
+                    file,
+                    call,
+                    "the attention built here is not kept in an attribute of self, so its calls could not be followed",
+                    SHOW,
+                )
+            )
             return found
         why = self._does_not_bind(file, call)
         if why is not None:
-            message = f"{ast.unparse(call.func)} is built as MMEncoderAttention of vLLM {self.run.target.version} cannot be: {why}"
+            message = f"MMEncoderAttention of vLLM {self.run.target.version} is not built like this: {why}"
             found.problems.append(Problem(file, call, message, "Call it as MMEncoderAttention's constructor asks."))
         key = (f"{file.path}:{owner.lineno}", attribute)
         if key not in self._held:
-            self._held[key] = held_in_attribute(self.run.project, Class(file, owner), attribute, file.statement(call), self.lost)
+            self._held[key] = held_in_attribute(
+                self.run.project, Class(file, owner), attribute, file.statement(call), self.lost
+            )
         found.add(self._held[key])
         return found
 
     def _does_not_bind(self, file: ParsedFile, call: ast.Call) -> str | None:
-        """Why a construction through a variable or a subclass fails; where the class itself is called, that is mended."""
+        """Why a construction by a variable or a subclass fails; where the class itself is called, that is mended."""
         cls = self.run.project.class_named(file, call.func)
-        if V.last(self.run.project.vllm(file, call.func)) == V.MULTI_HEAD_ATTENTION or (cls is not None and self.run.project.method(cls, "__init__")):
+        if V.last(self.run.project.vllm(file, call.func)) == V.MULTI_HEAD_ATTENTION or (
+            cls is not None and self.run.project.method(cls, "__init__")
+        ):
             return None
         return calls.why_not(self.run.api, f"{self.run.target.encoder_attention}.{V.ENCODER_ATTENTION}", call)
 
@@ -104,28 +123,31 @@ class Followers:
         found = self._subclasses[key] = Followed()
         why = self._misfit(cls.node)
         if why is not None:
-            remedy = "Port the subclass by hand; a device's own implementation belongs in an out-of-tree op (MMEncoderAttention.register_oot)."
-            found.problems.append(Problem(cls.file, cls.node, why, remedy))
+            found.problems.append(Problem(cls.file, cls.node, why, _OWN_OP))
             return found
         used = False
         for file in self.run.project.files:
             for node in self._reads(file, cls):
                 used = True
                 found.add(self.follow(file, node))
-        if not used:
-            message = f"no use of {cls.node.name} was found, so it is not shown to be self-attention"
-            found.problems.append(Problem(cls.file, cls.node, message, SHOW))
         flat = bool(found.calls) and all(flat for _, flat in found.calls.values())
         inner = held_as_self(self.run.project, cls, 3 if flat else None)
         found.calls = {}  # the base's result, inside the subclass, is what has to keep its axes
         found.add(inner)
+        if not used and not found.problems:
+            message = f"no use of {cls.node.name} was found, so it is not shown to be self-attention"
+            found.problems.append(Problem(cls.file, cls.node, message, SHOW))
         return found
 
     def _reads(self, file: ParsedFile, cls: Class) -> Iterator[ast.expr]:
         for kind in (ast.Name, ast.Attribute):
             for node in file.nodes[kind]:
                 named = isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and node.attr == cls.node.name)
-                if named and isinstance(getattr(node, "ctx", None), ast.Load) and self.run.project.meaning(file, node) == cls.qualified:
+                if (
+                    named
+                    and isinstance(getattr(node, "ctx", None), ast.Load)
+                    and self.run.project.meaning(file, node) == cls.qualified
+                ):
                     if not isinstance(file.parents[node], ast.Attribute) or isinstance(node, ast.Attribute):
                         yield node  # type: ignore[misc]
 
@@ -134,13 +156,21 @@ class Followers:
         forward = next((n for n in cls.body if isinstance(n, FunctionNode) and n.name == "forward"), None)
         if forward is not None and (len(parameters(forward)) != 4 or forward.args.vararg or forward.args.kwarg):
             return f"{cls.name}.forward takes more than query, key and value"
-        own = {name for n in ast.walk(cls) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and (name := self_attribute(n))}
+        own = {
+            name
+            for n in ast.walk(cls)
+            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and (name := self_attribute(n))
+        }
         own |= {n.name for n in cls.body if isinstance(n, FunctionNode)}
-        read = {name for n in ast.walk(cls) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and (name := self_attribute(n))}
+        read = {
+            name
+            for n in ast.walk(cls)
+            if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) and (name := self_attribute(n))
+        }
         foreign = sorted((read - own) & self.lost)
         return f"{cls.name} reads self.{foreign[0]}, which MMEncoderAttention has not" if foreign else None
 
-    # -- the class as a value --------------------------------------------------------------------------------------------
+    # -- the class as a value --------------------------------------------------------------------------------------
 
     def _passed(self, file: ParsedFile, node: ast.expr, call: ast.AST) -> Followed:
         if not isinstance(call, ast.Call):
@@ -148,7 +178,9 @@ class Followers:
         reached = self.run.project.callee(file, call)
         if reached is None:
             name = self.run.project.vllm(file, call.func)
-            return Followed() if name is not None else _problem(file, node)  # vLLM's own code of the target takes its own class
+            return (
+                Followed() if name is not None else _problem(file, node)
+            )  # vLLM's own code of the target takes its own class
         given = reached.passed(call) or {}
         name = next((name for name, value in given.items() if any(n is node for n in ast.walk(value))), None)
         return self._parameter(reached, name) if name is not None else _problem(file, node)
@@ -181,7 +213,11 @@ class Followers:
             return found
         qualified = f"{file.module}.{target.id}"
         for other in self.run.project.files:
-            local = {i.alias for i in other.imports if i.name is not None and self.run.project.follow(i.qualified) == qualified}
+            local = {
+                i.alias
+                for i in other.imports
+                if i.name is not None and self.run.project.follow(i.qualified) == qualified
+            }
             for name in {*local, *([target.id] if other is file else [])}:
                 for read in other.reads.get(name, ()):
                     found.add(self.follow(other, read))
@@ -195,76 +231,6 @@ def _lost_members(run: Plan) -> frozenset[str]:
     for release in releases():
         old |= Api.of(release).members(f"vllm.attention.layer.{V.MULTI_HEAD_ATTENTION}")
     return frozenset(old) - run.api.members(new) - {"forward"}
-
-
-def held_in(file: ParsedFile, call: ast.Call) -> str | None:
-    """The attribute of self that the instance, or the list of modules it goes into, is kept in."""
-    node: ast.AST = call
-    for above in file.above(call):
-        if isinstance(above, (ast.Assign, ast.AnnAssign)):
-            targets = above.targets if isinstance(above, ast.Assign) else [above.target]
-            attribute = next((name for t in targets if (name := self_attribute(t))), None)
-            if attribute is not None:
-                return attribute
-            local = targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) and node is call else None
-            return _kept_later(file, above, local) if local is not None else None
-        if isinstance(above, ast.Call):
-            name = dotted(above.func) or ""
-            if name.rpartition(".")[2] == "append" and isinstance(above.func, ast.Attribute):
-                return self_attribute(above.func.value)
-            if name.rpartition(".")[2] not in ("ModuleList", "ModuleDict", "Sequential", "list", "tuple"):
-                return None
-        elif not isinstance(above, (ast.IfExp, ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict, ast.DictComp)):
-            return None
-        node = above
-    return None
-
-
-def modules_around(file: ParsedFile, call: ast.Call) -> str | None:
-    """What tells an instance from its like in the prefix: `.{i}` in a comprehension with a counter, nothing for one alone.
-
-    None where several are built and nothing counts them.
-    """
-    for above in file.above(call):
-        if isinstance(above, ast.stmt):
-            return ""
-        if isinstance(above, (ast.ListComp, ast.GeneratorExp)):
-            generator = above.generators[0]
-            target: ast.expr = generator.target
-            counted = dotted(generator.iter.func) if isinstance(generator.iter, ast.Call) else None
-            if counted == "enumerate" and isinstance(target, ast.Tuple):
-                target = target.elts[0]
-            elif counted != "range":
-                return None
-            return f".{{{target.id}}}" if isinstance(target, ast.Name) and target.id != "_" and len(above.generators) == 1 else None
-        if isinstance(above, (ast.List, ast.Tuple, ast.Dict, ast.DictComp)):
-            return None
-        if isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute) and above.func.attr == "append":
-            return None
-    return ""
-
-
-def _kept_later(file: ParsedFile, statement: ast.stmt, local: str) -> str | None:
-    """The attribute in `attn = MultiHeadAttention(...)`, `self.attn = attn`."""
-    function = file.function(statement)
-    if function is None:
-        return None
-    reads = [n for n in file.below(function) if isinstance(n, ast.Name) and n.id == local and isinstance(n.ctx, ast.Load)]
-    above = file.parents[reads[0]] if len(reads) == 1 else None
-    targets = above.targets if isinstance(above, ast.Assign) else []
-    return next((name for t in targets if (name := self_attribute(t))), None)
-
-
-def _runs_in_forward(file: ParsedFile, owner: ast.ClassDef, function: AnyFunction) -> bool:
-    """Whether a method is forward, or called from it."""
-    names, reached = {"forward"}, {"forward", "__call__"}
-    methods = {n.name: n for n in owner.body if isinstance(n, FunctionNode)}
-    while names:
-        method = methods.get(names.pop())
-        called = {name for n in file.below(method) if isinstance(n, ast.Call) and (name := self_attribute(n.func))} if method is not None else set()
-        names |= called - reached
-        reached |= called
-    return function.name in reached
 
 
 def _only_names_it(file: ParsedFile, node: ast.expr, above: ast.AST) -> bool:
@@ -283,7 +249,9 @@ def _only_names_it(file: ParsedFile, node: ast.expr, above: ast.AST) -> bool:
             return dotted(outer.func) in ("isinstance", "issubclass") and outer.args[-1] is below
         if isinstance(outer, ast.Assign):
             return isinstance(below, ast.Subscript)  # `Kind = type[MultiHeadAttention]`
-        if not isinstance(outer, (ast.Subscript, ast.BinOp, ast.Tuple, ast.List)) or (isinstance(outer, ast.Subscript) and outer.value is below):
+        if not isinstance(outer, (ast.Subscript, ast.BinOp, ast.Tuple, ast.List)) or (
+            isinstance(outer, ast.Subscript) and outer.value is below
+        ):
             return False
         below = outer
     return False
@@ -293,7 +261,10 @@ def _default_of(file: ParsedFile, node: ast.expr, arguments: ast.arguments) -> t
     function = file.parents[arguments]
     assert isinstance(function, FunctionNode)
     positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
+    pairs = [
+        *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults),
+    ]
     return function, next((a.arg for a, default in pairs if default is node), None)
 
 
@@ -302,7 +273,12 @@ def _is_default(file: ParsedFile, node: ast.AST) -> bool:
 
 
 def _lost_track(file: ParsedFile, node: ast.AST) -> Problem:
-    return Problem(file, node, "what becomes of the class here could not be followed, so it is not shown to be self-attention", SHOW)
+    return Problem(
+        file,
+        node,
+        "what becomes of the class here could not be followed, so it is not shown to be self-attention",
+        SHOW,
+    )
 
 
 def _problem(file: ParsedFile, node: ast.AST) -> Followed:

@@ -8,37 +8,27 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from codemods.parsed_file import FunctionNode, ParsedFile, dotted, parameters, self_attribute
 from codemods.project import AnyFunction, Class, Project
-from codemods.vision_attention.flow import Flow, Record
-from codemods.vision_attention.shapes import Any_, Table, Value
-
-KEEP_SDPA = "MMEncoderAttention gives q's length to k and v on flash and Triton: keep torch SDPA here, or prove that the lengths are equal."
-SHOW = "Show it in the code (one projection that is split, or projections of one tensor), or port this class by hand."
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why a class stays as it is, and where."""
-
-    file: ParsedFile
-    node: ast.AST
-    message: str
-    remedy: str
+from codemods.vision_attention.flow import Flow
+from codemods.vision_attention.flow_calls import Record
+from codemods.vision_attention.held_attention import (
+    KEEP_SDPA,
+    SHOW,
+    Held,
+    Problem,
+    follow_reference,
+    from_outside,
+    is_read,
+)
+from codemods.vision_attention.shapes import AnyValue, Table, Value
 
 
-@dataclass
-class Held:
-    """What was found about an attention: its calls (with whether q has three axes for sure), and what stands against it."""
-
-    calls: dict[ast.Call, tuple[ParsedFile, bool]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-
-
-def held_in_attribute(project: Project, cls: Class, attribute: str, construction: ast.AST, lost: frozenset[str]) -> Held:
-    """An attention that `construction` puts into `self.<attribute>` of a class. `lost`: attributes that it will not have."""
+def held_in_attribute(
+    project: Project, cls: Class, attribute: str, construction: ast.AST, lost: frozenset[str]
+) -> Held:
+    """An attention that `construction` puts into `self.<attribute>` of a class. `lost`: attributes it will not have."""
     table = Table()
     flow = Flow(project, table, {f"self.{attribute}"})
     family = [cls, *(s for s in project.subclasses.get(cls.qualified, ()) if _builds(project, cls, s, construction))]
@@ -46,14 +36,28 @@ def held_in_attribute(project: Project, cls: Class, attribute: str, construction
         for home, function in _entries(project, member):
             flow.enter(member, home, function, {})
     held = Held()
-    _judge(held, flow.records, cls, family)
-    references = [(m.file, n) for m in _with_bases(project, family) for n in m.file.below(m.node) if self_attribute(n) == attribute and _is_read(n)]
+    _judge(held, flow, cls, family)
+    references = [
+        (m.file, n)
+        for m in _with_bases(project, family)
+        for n in m.file.below(m.node)
+        if self_attribute(n) == attribute and is_read(n)
+    ]
     for file, node in references:
-        _follow_reference(held, file, node, cls, attribute, lost)
-    for file, node in _from_outside(project, family, attribute):
-        held.problems.append(Problem(file, node, f"the attention of {cls.node.name} is used from outside of the class", SHOW))
+        follow_reference(held, file, node, cls, attribute, lost)
+    for file, node in from_outside(project, family, attribute):
+        held.problems.append(
+            Problem(file, node, f"the attention of {cls.node.name} is used from outside of the class", SHOW)
+        )
     if not held.calls and not held.problems:
-        held.problems.append(Problem(cls.file, construction, f"no call of self.{attribute} was found, so it is not shown to be self-attention", SHOW))
+        held.problems.append(
+            Problem(
+                cls.file,
+                construction,
+                f"no call of self.{attribute} was found, so it is not shown to be self-attention",
+                SHOW,
+            )
+        )
     return held
 
 
@@ -62,16 +66,27 @@ def held_as_self(project: Project, cls: Class, rank: int | None) -> Held:
     table = Table()
     flow = Flow(project, table, {"self", "super()"})
     for home, function in _entries(project, cls):
-        given: dict[str, Any_] = {}
+        given: dict[str, AnyValue] = {}
         if function.name == "forward":
             lead = [table.token("given", place) for place in ("batch", "sequence")]
             given = {a.arg: table.value(table.token("given", a.arg), rank, lead) for a in parameters(function)[1:4]}
         flow.enter(cls, home, function, given)
     held = Held()
-    _judge(held, flow.records, cls, [cls])
+    _judge(held, flow, cls, [cls])
+    judged = {*held.calls, *(p.node for p in held.problems)}
     for node in cls.file.below(cls.node):
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("forward", "__call__")
-        if called and isinstance(node, ast.Call) and _on_itself(node) and node not in held.calls and cls.own("forward") is None:
+        called = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("forward", "__call__")
+        )
+        if (
+            called
+            and isinstance(node, ast.Call)
+            and _on_itself(node)
+            and node not in judged
+            and cls.own("forward") is None
+        ):
             held.problems.append(Problem(cls.file, node, f"a call in {cls.node.name} could not be followed", SHOW))
     return held
 
@@ -81,7 +96,7 @@ def _on_itself(node: ast.Call) -> bool:
     return dotted(of) == "self" or (isinstance(of, ast.Call) and dotted(of.func) == "super")
 
 
-# -- where to start ------------------------------------------------------------------------------------------------------
+# -- where to start ------------------------------------------------------------------------------------------------
 
 
 def _entries(project: Project, cls: Class) -> Iterator[tuple[Class, AnyFunction]]:
@@ -89,7 +104,9 @@ def _entries(project: Project, cls: Class) -> Iterator[tuple[Class, AnyFunction]
     methods: dict[str, tuple[Class, AnyFunction]] = {}
     for home in project.bases(cls):
         for node in home.node.body:
-            if isinstance(node, FunctionNode) and not any(dotted(d) in ("staticmethod", "classmethod") for d in node.decorator_list):
+            if isinstance(node, FunctionNode) and not any(
+                dotted(d) in ("staticmethod", "classmethod") for d in node.decorator_list
+            ):
                 methods.setdefault(node.name, (home, node))
     inner = {
         name
@@ -97,18 +114,22 @@ def _entries(project: Project, cls: Class) -> Iterator[tuple[Class, AnyFunction]
         for call in home.file.below(node)
         if isinstance(call, ast.Call) and (name := self_attribute(call.func)) is not None
     }
-    yield from (entry for name, entry in methods.items() if name == "forward" or (name not in inner and parameters(entry[1])))
+    yield from (
+        entry for name, entry in methods.items() if name == "forward" or (name not in inner and parameters(entry[1]))
+    )
 
 
 def _builds(project: Project, cls: Class, subclass: Class, construction: ast.AST) -> bool:
-    """Whether a subclass may hold the attention: not if it passes another member of an enum than the one that is asked for.
+    """Whether a subclass may hold the attention: not if it passes another member of an enum than the one asked for.
 
     `if kind == Kind.A: self.attn = ...` in the constructor, and `super().__init__(kind=Kind.B)` in the subclass.
     """
     constructor, own = cls.own("__init__"), subclass.own("__init__")
     if constructor is None or own is None:
         return True
-    calls = [n for n in subclass.file.below(own) if isinstance(n, ast.Call) and project.callee(subclass.file, n) is not None]
+    calls = [
+        n for n in subclass.file.below(own) if isinstance(n, ast.Call) and project.callee(subclass.file, n) is not None
+    ]
     calls = [n for n in calls if getattr(project.callee(subclass.file, n), "node", None) is constructor]
     if len(calls) != 1:
         return True
@@ -116,10 +137,18 @@ def _builds(project: Project, cls: Class, subclass: Class, construction: ast.AST
     given = (reached.passed(calls[0]) if reached is not None else None) or {}
     below = construction
     for above in cls.file.above(construction):
-        if isinstance(above, ast.If) and below in above.body and isinstance(above.test, ast.Compare) and isinstance(above.test.ops[0], ast.Eq):
+        if (
+            isinstance(above, ast.If)
+            and below in above.body
+            and isinstance(above.test, ast.Compare)
+            and isinstance(above.test.ops[0], ast.Eq)
+        ):
             parameter, member = above.test.left, above.test.comparators[0]
             if isinstance(parameter, ast.Name) and _never_set(constructor, parameter.id):
-                wanted, passed = project.meaning(cls.file, member), project.meaning(subclass.file, given.get(parameter.id))
+                wanted, passed = (
+                    project.meaning(cls.file, member),
+                    project.meaning(subclass.file, given.get(parameter.id)),
+                )
                 if wanted and passed and wanted != passed and wanted.rpartition(".")[0] == passed.rpartition(".")[0]:
                     return False
         below = above
@@ -127,7 +156,9 @@ def _builds(project: Project, cls: Class, subclass: Class, construction: ast.AST
 
 
 def _never_set(function: AnyFunction, name: str) -> bool:
-    return not any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(function))
+    return not any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(function)
+    )
 
 
 def _with_bases(project: Project, family: Sequence[Class]) -> list[Class]:
@@ -135,118 +166,64 @@ def _with_bases(project: Project, family: Sequence[Class]) -> list[Class]:
     return list(found.values())
 
 
-# -- the calls -----------------------------------------------------------------------------------------------------------
+# -- the calls -----------------------------------------------------------------------------------------------------
 
 
-def _judge(held: Held, records: Sequence[Record], cls: Class, family: Sequence[Class]) -> None:
-    for record in records:
+def _judge(held: Held, flow: Flow, cls: Class, family: Sequence[Class]) -> None:
+    for record in flow.records:
         file = next((m.file for m in family if record.call in m.file.parents), cls.file)
         tensors = _three(record)
         if tensors is None:
             if record.arguments is None:
-                held.problems.append(Problem(file, record.call, f"{cls.node.name} hides what it calls its attention with (*args, **kwargs)", SHOW))
+                held.problems.append(
+                    Problem(
+                        file,
+                        record.call,
+                        f"{cls.node.name} hides what it calls its attention with (*args, **kwargs)",
+                        SHOW,
+                    )
+                )
             else:
                 message = f"{cls.node.name} calls its attention with more than query, key and value"
-                held.problems.append(Problem(file, record.call, message, "MMEncoderAttention has no mask, bias or causal mode: keep this attention on torch SDPA."))
+                held.problems.append(
+                    Problem(
+                        file,
+                        record.call,
+                        message,
+                        "MMEncoderAttention has no mask, bias or causal mode: keep this attention on torch SDPA.",
+                    )
+                )
             continue
         query, key, value = tensors
         if query.lead == key.lead == value.lead:
             flat = held.calls.get(record.call, (file, True))[1]
             held.calls[record.call] = (file, flat and query.rank == 3)
         else:
-            held.problems.append(_differing(file, record.call, cls, query, key, value))
-    held.problems = list(dict.fromkeys(held.problems))
+            held.problems.append(_differing(file, record.call, cls, tensors, flow.unclear))
 
 
 def _three(record: Record) -> list[Value] | None:
     if record.arguments is None or set(record.keywords) - {"query", "key", "value"}:
         return None
     given = [*record.arguments, *(record.keywords[n] for n in ("query", "key", "value") if n in record.keywords)]
-    return [v for v in given if isinstance(v, Value)] if len(given) == 3 and all(isinstance(v, Value) for v in given) else None
+    return (
+        [v for v in given if isinstance(v, Value)]
+        if len(given) == 3 and all(isinstance(v, Value) for v in given)
+        else None
+    )
 
 
-def _differing(file: ParsedFile, call: ast.Call, cls: Class, query: Value, key: Value, value: Value) -> Problem:
+def _differing(file: ParsedFile, call: ast.Call, cls: Class, tensors: Sequence[Value], unknown: set[str]) -> Problem:
+    query, *others = tensors
     of_query = {root for axis in query.lead for root in axis.roots}
-    of_others = {root for tensor in (key, value) for axis in tensor.lead for root in axis.roots}
+    of_others = {root for tensor in others for axis in tensor.lead for root in axis.roots}
     if of_others - of_query:
-        message = f"{cls.node.name} is cross-attention: k and v also come from {', '.join(sorted(of_others - of_query))}, q does not"
+        inputs = ", ".join(sorted(of_others - of_query))
+        message = f"{cls.node.name} is cross-attention: k and v also come from {inputs}, q does not"
         return Problem(file, call, message, KEEP_SDPA)
     if of_query - of_others:
-        message = f"{cls.node.name} is cross-attention: q also comes from {', '.join(sorted(of_query - of_others))}, k and v do not"
+        inputs = ", ".join(sorted(of_query - of_others))
+        message = f"{cls.node.name} is cross-attention: q also comes from {inputs}, k and v do not"
         return Problem(file, call, message, KEEP_SDPA)
-    return Problem(file, call, f"q, k and v of {cls.node.name} are not shown to be of one length", SHOW)
-
-
-# -- other uses ----------------------------------------------------------------------------------------------------------
-
-
-def _is_read(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-
-
-def _follow_reference(held: Held, file: ParsedFile, node: ast.AST, cls: Class, attribute: str, lost: frozenset[str]) -> None:
-    """Whether a read of `self.<attribute>` is a call that was judged, or one that changes nothing."""
-    known = {*held.calls, *(p.node for p in held.problems)}
-    above = file.parents[node]
-    while isinstance(above, ast.Subscript) and above.value is node:
-        node, above = above, file.parents[above]
-    if isinstance(above, ast.Attribute):
-        if above.attr in lost:
-            message = f"{cls.node.name} reads {above.attr} of its attention, which MMEncoderAttention has not"
-            held.problems.append(Problem(file, above, message, "Ask MMEncoderAttention's own attributes instead, or drop the read."))
-            return
-        call = file.parents[above]
-        if above.attr not in ("forward", "__call__") or (isinstance(call, ast.Call) and call.func is above and call in known):
-            return
-    elif isinstance(above, ast.Call) and above.func is node and above in known:
-        return
-    elif isinstance(above, (ast.Compare, ast.BoolOp)) or (isinstance(above, (ast.If, ast.IfExp, ast.Assert)) and above.test is node):
-        return
-    elif isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.Not):
-        return
-    elif isinstance(above, ast.Call) and dotted(above.func) in ("isinstance", "len"):
-        return
-    else:
-        names = _bound_to(file, node, above)
-        function = file.function(node)
-        if names and function is not None:
-            reads = [n for n in file.below(function) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load)]
-            if all(_is_known_call(file, read, known) for read in reads):
-                return
-    held.problems.append(Problem(file, node, f"a use of self.{attribute} in {cls.node.name} could not be followed", SHOW))
-
-
-def _bound_to(file: ParsedFile, node: ast.AST, above: ast.AST) -> set[str]:
-    """Local names for the attention: `attn = self.attn`, `for attn in self.attns`."""
-    if isinstance(above, ast.Assign) and above.value is node:
-        return {t.id for t in above.targets if isinstance(t, ast.Name)} if all(isinstance(t, ast.Name) for t in above.targets) else set()
-    place: int | None = None
-    while isinstance(above, ast.Call) and dotted(above.func) in ("enumerate", "zip", "reversed", "list"):
-        if dotted(above.func) in ("enumerate", "zip"):
-            place = 1 if dotted(above.func) == "enumerate" else above.args.index(node)  # type: ignore[arg-type]
-        node, above = above, file.parents[above]
-    target = above.target if isinstance(above, (ast.For, ast.comprehension)) else None
-    if place is not None and isinstance(target, ast.Tuple):
-        target = target.elts[place] if place < len(target.elts) else None
-    return {target.id} if isinstance(target, ast.Name) else set()
-
-
-def _is_known_call(file: ParsedFile, node: ast.AST, known: set[ast.AST]) -> bool:
-    """A call that was judged; of the other names that a loop binds, any use but a call is no matter."""
-    above = file.parents[node]
-    if isinstance(above, ast.Attribute) and above.attr in ("forward", "__call__"):
-        node, above = above, file.parents[above]
-    return (isinstance(above, ast.Call) and above.func is node and above in known) or isinstance(above, ast.Attribute)
-
-
-def _from_outside(project: Project, family: Sequence[Class], attribute: str) -> Iterator[tuple[ParsedFile, ast.AST]]:
-    """Calls such as `layer.attn(q, k, v)` where `layer` is an instance of the class."""
-    names = {member.qualified for member in family}
-    for file in project.files:
-        for node in file.nodes[ast.Call]:
-            function = node.func if isinstance(node, ast.Call) else None
-            if isinstance(function, ast.Attribute) and function.attr in ("forward", "__call__"):
-                function = function.value
-            if isinstance(function, ast.Attribute) and function.attr == attribute and self_attribute(function) is None:
-                if any(c.qualified in names for c in project.instances(file, function.value)):
-                    yield file, node
+    why = f": it is not known what {', '.join(sorted(unknown))} makes of it" if unknown else ""
+    return Problem(file, call, f"q, k and v of {cls.node.name} are not shown to be of one length{why}", SHOW)

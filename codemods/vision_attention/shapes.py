@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import TypeAlias
 
 NOTHING = object()  # a constant that is not known
 AXES = 5  # axes that are followed: batch, sequence, q/k/v, head, channel
@@ -54,7 +54,7 @@ class Sizes:
 class Many:
     """A tuple or list whose items are known."""
 
-    items: tuple[Any_, ...]
+    items: tuple[AnyValue, ...]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Each:
     even: bool = True
 
 
-Any_ = Union[Value, Sizes, Many, Each]
+AnyValue: TypeAlias = "Value | Sizes | Many | Each"
 
 
 class Table:
@@ -74,7 +74,14 @@ class Table:
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Token] = {}
 
-    def token(self, *parts: object, roots: Iterable[str] | None = None, path: str | None = None, dotted: str | None = None, constant: object = NOTHING) -> Token:
+    def token(
+        self,
+        *parts: object,
+        roots: Iterable[str] | None = None,
+        path: str | None = None,
+        dotted: str | None = None,
+        constant: object = NOTHING,
+    ) -> Token:
         found = self._known.get(parts)
         if found is None:
             inherited = frozenset(root for part in parts if isinstance(part, Token) for root in part.roots)
@@ -98,9 +105,9 @@ class Table:
         """Another shape with the batch and sequence of `value`."""
         return self.value(self.token(*parts, value.shape), rank, value.lead)
 
-    # -- any value -------------------------------------------------------------------------------------------------------
+    # -- any value -------------------------------------------------------------------------------------------------
 
-    def flat(self, value: Any_) -> Token:
+    def flat(self, value: AnyValue) -> Token:
         """One token for a value of any kind."""
         if isinstance(value, Value):
             return value.shape
@@ -110,10 +117,10 @@ class Table:
             return self.token("many", *(self.flat(item) for item in value.items))
         return self.token("each", value.like.shape, value.even)
 
-    def single(self, value: Any_) -> Value:
+    def single(self, value: AnyValue) -> Value:
         return value if isinstance(value, Value) else self.value(self.flat(value))
 
-    def item(self, value: Any_, index: int, count: int | None = None) -> Any_:
+    def item(self, value: AnyValue, index: int, count: int | None = None) -> AnyValue:
         """What one of `count` targets gets when `value` is unpacked, or what `value[index]` is."""
         if isinstance(value, Many):
             if -len(value.items) <= index < len(value.items):
@@ -131,23 +138,28 @@ class Table:
             index += value.rank
         return value.axes[index] if 0 <= index < AXES else self.token("axis", index, value.shape)
 
-    def element(self, value: Any_) -> Any_:
+    def element(self, value: AnyValue) -> AnyValue:
         """What a loop over `value` gives."""
         if isinstance(value, Many) and value.items and all(item == value.items[0] for item in value.items):
             return value.items[0]
         if isinstance(value, Each):
             return value.like if value.even else self.like(value.like, "some piece", rank=value.like.rank)
         token = self.flat(value)
-        return self.value(self.token("element", token, roots=token.roots, path=f"{token.path}[]" if token.path else None))
+        return self.value(
+            self.token("element", token, roots=token.roots, path=f"{token.path}[]" if token.path else None)
+        )
 
-    def join(self, test: Token, a: Any_, b: Any_) -> Any_:
+    def join(self, test: Token, a: AnyValue, b: AnyValue) -> AnyValue:
         """Either of two values, by the outcome of a test."""
         if a == b:
             return a
         if isinstance(a, Many) and isinstance(b, Many) and len(a.items) == len(b.items):
             return Many(tuple(self.join(test, x, y) for x, y in zip(a.items, b.items)))
         left, right = self.single(a), self.single(b)
-        axes = tuple(x if x is y else self.token("either", test, x, y, roots=x.roots | y.roots) for x, y in zip(left.axes, right.axes))
+        axes = tuple(
+            x if x is y else self.token("either", test, x, y, roots=x.roots | y.roots)
+            for x, y in zip(left.axes, right.axes)
+        )
         shape = self.token("either", test, left.shape, right.shape, roots=left.shape.roots | right.shape.roots)
         return Value(shape, axes, left.rank if left.rank == right.rank else None)
 

@@ -8,28 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from codemods.vision_attention.shapes import NOTHING, Any_, Each, Many, Sizes, Table, Token, Value
+from codemods.vision_attention.shapes import NOTHING, AnyValue, Each, Many, Sizes, Table, Token, Value
 
-Arguments = Sequence[Any_]
-Keywords = dict[str, Any_]
-Operation = Callable[[Table, Value, Arguments, Keywords], "Any_ | None"]
+Arguments = Sequence[AnyValue]
+Keywords = dict[str, AnyValue]
+Operation = Callable[[Table, Value, Arguments, Keywords], "AnyValue | None"]
 
 # the result has the shape of the tensor itself
+# fmt: off
 _SAME = (
-    "add", "add_", "apply_", "bfloat16", "clamp", "clone", "contiguous", "cpu", "cuda", "detach", "div", "div_", "double", "dropout",
-    "float", "gelu", "half", "layer_norm", "masked_fill", "mul", "mul_", "neg", "normalize", "relu", "requires_grad_", "rms_norm",
-    "sigmoid", "silu", "softmax", "tanh", "to", "type", "type_as",
-)  # fmt: skip
-
+    "add", "add_", "bfloat16", "clamp", "clone", "contiguous", "cpu", "cuda", "detach", "div", "div_", "double",
+    "dropout", "float", "gelu", "half", "layer_norm", "masked_fill", "mul", "mul_", "neg", "normalize", "relu",
+    "requires_grad_", "rms_norm", "sigmoid", "silu", "softmax", "tanh", "to", "type", "type_as",
+)
+# fmt: on
 _REDUCTIONS = ("mean", "sum", "var", "std", "amax", "amin", "norm")
 
 
-def number(value: Any_ | None) -> object:
+def number(value: AnyValue | None) -> object:
     """The constant a value is, or NOTHING."""
     return value.shape.constant if isinstance(value, Value) else NOTHING
 
 
-def _integer(value: Any_ | None, default: int | None) -> int | None:
+def _integer(value: AnyValue | None, default: int | None) -> int | None:
     """An argument that must be a known integer; `default` where it is not given."""
     if value is None:
         return default
@@ -37,8 +38,10 @@ def _integer(value: Any_ | None, default: int | None) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _given(arguments: Arguments, keywords: Keywords, position: int, *names: str) -> Any_ | None:
-    return arguments[position] if len(arguments) > position else next((keywords[n] for n in names if n in keywords), None)
+def _given(arguments: Arguments, keywords: Keywords, position: int, *names: str) -> AnyValue | None:
+    return (
+        arguments[position] if len(arguments) > position else next((keywords[n] for n in names if n in keywords), None)
+    )
 
 
 def _behind_lead(x: Value, axis: int | None) -> bool:
@@ -46,7 +49,7 @@ def _behind_lead(x: Value, axis: int | None) -> bool:
     return axis is not None and (axis >= 2 or axis == -1 or (axis < 0 and x.rank is not None and x.rank + axis >= 2))
 
 
-def _same(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _same(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     return x
 
 
@@ -55,7 +58,7 @@ def _sizes(t: Table, arguments: Arguments) -> list[Token]:
     return [t.flat(item) for item in items]
 
 
-def _view(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _view(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     sizes = _sizes(t, arguments)
     if not sizes or (len(sizes) == 1 and sizes[0].constant is NOTHING):
         return None
@@ -64,12 +67,16 @@ def _view(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ 
     return t.sized([rest if size.constant == -1 else size for size in sizes])
 
 
-def _expand(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _expand(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     sizes = _sizes(t, arguments)
-    return t.sized([t.axis(x, index) if size.constant == -1 else size for index, size in enumerate(sizes)]) if len(sizes) > 1 else None
+    return (
+        t.sized([t.axis(x, index) if size.constant == -1 else size for index, size in enumerate(sizes)])
+        if len(sizes) > 1
+        else None
+    )
 
 
-def _like_other(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _like_other(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     return arguments[0] if arguments and isinstance(arguments[0], Value) else None
 
 
@@ -77,7 +84,7 @@ def _reordered(t: Table, x: Value, order: Sequence[int], *parts: object) -> Valu
     return t.value(t.token(*parts, x.shape), x.rank, [t.axis(x, index) for index in order])
 
 
-def _transpose(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _transpose(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     a, b = (_integer(_given(arguments, keywords, place, name), None) for place, name in enumerate(("dim0", "dim1")))
     if a is None or b is None:
         return None
@@ -88,7 +95,7 @@ def _transpose(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> 
     return _reordered(t, x, order, "transpose", min(a, b), max(a, b))
 
 
-def _permute(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _permute(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     order = [size.constant for size in _sizes(t, arguments)]
     if not order or not all(isinstance(index, int) and index >= 0 for index in order):
         return None
@@ -96,7 +103,7 @@ def _permute(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> An
     return replace(_reordered(t, x, places, "permute", *places), rank=len(places))
 
 
-def _flatten(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _flatten(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     start = _integer(_given(arguments, keywords, 0, "start_dim"), 0)
     end = _integer(_given(arguments, keywords, 1, "end_dim"), -1)
     if end != -1 and not (x.rank is not None and end == x.rank - 1):
@@ -106,7 +113,7 @@ def _flatten(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> An
     return t.like(x, "flatten", start, rank=3 if start == 2 or x.rank == 4 else None)
 
 
-def _unflatten(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _unflatten(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     axis = _integer(_given(arguments, keywords, 0, "dim"), None)
     sizes = _given(arguments, keywords, 1, "sizes")
     if not _behind_lead(x, axis) or not isinstance(sizes, Many):
@@ -114,7 +121,7 @@ def _unflatten(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> 
     return t.like(x, "unflatten", axis, t.flat(sizes), rank=(x.rank or 3) + len(sizes.items) - 1)
 
 
-def _unsqueeze(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _unsqueeze(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     axis = _integer(_given(arguments, keywords, 0, "dim"), None)
     rank = x.rank + 1 if x.rank is not None else None
     if axis is None or (axis < 0 and axis != -1):
@@ -125,7 +132,7 @@ def _unsqueeze(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> 
     return t.value(t.token("unsqueeze", axis, x.shape), rank, lead)
 
 
-def _squeeze(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _squeeze(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     axis = _integer(_given(arguments, keywords, 0, "dim"), None)
     return None if axis is None else drop(t, x, axis, "squeeze")
 
@@ -139,7 +146,7 @@ def drop(t: Table, x: Value, axis: int, how: str) -> Value | None:
     return t.value(token, rank, [*x.axes[:axis], *x.axes[axis + 1 :]])
 
 
-def _pieces(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _pieces(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     """`chunk`, `split` and their kin: pieces along one axis."""
     how = _given(arguments, keywords, 0, "chunks", "split_size_or_sections", "split_size", "indices_or_sections")
     axis = _integer(_given(arguments, keywords, 1, "dim"), 0)
@@ -152,12 +159,16 @@ def _pieces(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any
         token = t.token("pieces", axis, t.flat(how), x.shape)
         if not 0 <= axis < 2:
             return None
-        like = t.value(token, x.rank, [t.token("axis", index, token) if index == axis else length for index, length in enumerate(x.lead)])
+        like = t.value(
+            token,
+            x.rank,
+            [t.token("axis", index, token) if index == axis else length for index, length in enumerate(x.lead)],
+        )
         return Many(tuple(t.value(t.token("piece", i, token), x.rank) for i in range(count))) if count else None
     return Many(tuple(t.like(like, "piece", i, rank=x.rank) for i in range(count))) if count else Each(like, even=False)
 
 
-def _chunk(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _chunk(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     """Equal pieces along the last axis: attention needs them equal, and vLLM's own would raise if they were not."""
     pieces = _pieces(t, x, arguments, keywords)
     count = _integer(_given(arguments, keywords, 0, "chunks"), None)
@@ -166,32 +177,34 @@ def _chunk(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_
     return None
 
 
-def _unbind(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _unbind(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     axis = _integer(_given(arguments, keywords, 0, "dim"), 0)
     piece = drop(t, x, axis, "one of") if axis is not None else None
     return Each(piece) if piece is not None else None
 
 
-def _reduced(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _reduced(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     axis = _integer(_given(arguments, keywords, 0, "dim", "axis"), None)
     kept = number(_given(arguments, keywords, 1, "keepdim"))
     return t.like(x, "reduced", axis, rank=x.rank) if kept is True and _behind_lead(x, axis) else None
 
 
-def _repeat_interleave(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _repeat_interleave(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     axis = _integer(_given(arguments, keywords, 1, "dim"), None)
     times = _given(arguments, keywords, 0, "repeats")
-    return t.like(x, "repeat", axis, t.flat(times), rank=x.rank) if times is not None and _behind_lead(x, axis) else None
+    return (
+        t.like(x, "repeat", axis, t.flat(times), rank=x.rank) if times is not None and _behind_lead(x, axis) else None
+    )
 
 
-def _size(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _size(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     if not arguments and not keywords:
         return Sizes(x)
     axis = _integer(_given(arguments, keywords, 0, "dim"), None)
     return t.value(t.axis(x, axis), 0) if axis is not None else None
 
 
-def _dim(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any_ | None:
+def _dim(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:
     return t.constant(x.rank) if x.rank is not None else None
 
 
@@ -221,7 +234,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def concatenated(t: Table, parts: Any_ | None, axis: int | None) -> Value | None:
+def concatenated(t: Table, parts: AnyValue | None, axis: int | None) -> Value | None:
     """`torch.cat` along an axis that is neither batch nor sequence, of tensors that agree in both."""
     if not isinstance(parts, Many) or not parts.items:
         return None
