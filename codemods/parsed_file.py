@@ -129,6 +129,15 @@ class ParsedFile:
         return table
 
     @cached_property
+    def writes(self) -> dict[str, list[ast.Name]]:
+        """Where each name is bound by assignment, in source order."""
+        table: dict[str, list[ast.Name]] = defaultdict(list)
+        for node in self.nodes[ast.Name]:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                table[node.id].append(node)
+        return table
+
+    @cached_property
     def class_nodes(self) -> list[ast.ClassDef]:
         """Every class statement, in source order."""
         return [n for n in self.nodes[ast.ClassDef] if isinstance(n, ast.ClassDef)]

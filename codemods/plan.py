@@ -120,7 +120,7 @@ class Plan:
         """The file's classes that dispatch over attention kernels, accepted or refused."""
         module = file.file.module
         if module not in self._attention:
-            self._attention[module] = attention_classes(self.project, file.file, self.target)
+            self._attention[module] = attention_classes(self.project, file.file, self.target) if file in self.vision else []
         return self._attention[module]
 
     @cached_property
@@ -151,6 +151,20 @@ class Plan:
         if id(constructor) not in self._backends:
             self._backends[id(constructor)] = backend_state(self.project, file, constructor)
         return self._backends[id(constructor)]
+
+    @cached_property
+    def callers(self) -> dict[int, list[tuple[FilePlan, ast.Call, Function]]]:
+        """The calls that reach a function, by the identity of its node."""
+        table: dict[int, list[tuple[FilePlan, ast.Call, Function]]] = {}
+        for file, call, reached in self.calls():
+            if reached is not None:
+                table.setdefault(id(reached.node), []).append((file, call, reached))
+        return table
+
+    @cached_property
+    def unfollowed(self) -> list[tuple[FilePlan, ast.Call]]:
+        """The calls of which it is not known what they reach."""
+        return [(file, call) for file, call, reached in self.calls() if reached is None]
 
     def reached(self, call: ast.Call) -> Function | None:
         """The project function a call of the run reaches."""

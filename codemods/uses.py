@@ -27,7 +27,7 @@ class Uses:
     def __init__(self, plan: FilePlan) -> None:
         self.plan = plan
         self.file: ParsedFile = plan.file
-        self.touched = {name for name, nodes in self.file.reads.items() if any(map(plan.gone, nodes))} if plan.removed else set()
+        self.touched = sorted(name for name, nodes in self.file.reads.items() if any(map(plan.gone, nodes))) if plan.removed else []
 
     def before(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
         """Reads of a name in the text as it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
-from codemods.parsed_file import FunctionNode, self_attribute, stores
+from codemods.parsed_file import FunctionNode, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rule import Example, Rule
@@ -28,12 +28,9 @@ def plan(run: Plan) -> None:
 
 def _locals(file: FilePlan, uses: Uses) -> None:
     """Assignments of a local name whose last reader is gone, where computing the value does nothing else."""
-    if not uses.touched:
-        return
-    for statement in [*file.file.nodes[ast.Assign], *file.file.nodes[ast.AnnAssign]]:
-        assert isinstance(statement, (ast.Assign, ast.AnnAssign))
+    for statement in {file.file.statement(node): None for name in uses.touched for node in file.file.writes.get(name, ())}:
         node = file.file.function(statement)
-        if node is None or statement.value is None or not stores(statement) & uses.touched or file.gone(statement):
+        if node is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or file.gone(statement):
             continue
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if len(targets) != 1 or not is_pure(statement.value):

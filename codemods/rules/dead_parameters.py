@@ -81,16 +81,13 @@ def _why_keep(
     Calls that can be changed are put into `passing`.
     """
     function = Function(file.file, node, 1 if cls is not None else 0)
-    called = False
-    for other, call, reached in run.calls():
+    for other, call in run.unfollowed:
+        if _may_reach(run, file, cls, function, name, other, call):
+            where = f"{other.file.path.name}:{call.lineno}"
+            return f"it is not clear what the call at {where} reaches", f"Take {name} out of both if they belong together.", Severity.NOTE
+    callers = run.callers.get(id(node), [])
+    for other, call, reached in callers:
         where = f"{other.file.path.name}:{call.lineno}"
-        if reached is None:
-            if _may_reach(run, file, cls, function, name, other, call):
-                return f"it is not clear what the call at {where} reaches", f"Take {name} out of both if they belong together.", Severity.NOTE
-            continue
-        if reached.node is not node:
-            continue
-        called = True
         given = reached.passed(call)
         if given is None:
             stars = any(isinstance(a, ast.Starred) for a in call.args) and _position(function, name) is not None
@@ -113,7 +110,7 @@ def _why_keep(
         used = _as_value(run, file, cls)
         return (f"the class is handed on at {used}, so its calls are not all known", f"Take {name} out of it and of those calls.", Severity.NOTE) if used else None
     if node.name == "forward":
-        if not called:
+        if not callers:
             return "no call of it was found", f"Take {name} out of it and of its calls.", Severity.NOTE
         handed = _handed_on(run, file, cls)
         if handed is not None:
@@ -156,11 +153,11 @@ def _in_annotation(file: FilePlan, use: ast.AST) -> bool:
 
 def _handed_on(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
     """Where an instance of the class is an argument of a call that may call it: `checkpoint(block, ...)`."""
-    for other, call, reached in run.calls():
-        if reached is not None or not call.args or V.called(call) in _HOLDERS:
+    for other, call in run.unfollowed:
+        if len(call.args) < 2 or V.called(call) in _HOLDERS:
             continue
         first = call.args[0]
-        if not isinstance(first, (ast.Name, ast.Attribute, ast.Subscript)) or len(call.args) < 2:
+        if not isinstance(first, (ast.Name, ast.Attribute, ast.Subscript)):
             continue
         if any(c.node is cls for c in run.project.instances(other.file, first)):
             return f"{other.file.path.name}:{call.lineno}"
@@ -210,9 +207,9 @@ def _may_reach(run: Plan, file: FilePlan, cls: ast.ClassDef | None, function: Fu
 
     It knows the class, and passes the keyword, or so many arguments that one of them would be the parameter.
     """
-    place = _position(function, name)
     by_keyword = any(k.arg == name for k in call.keywords)
-    by_place = function.node.name == "forward" and place is not None and len(call.args) > place
+    place = _position(function, name) if function.node.name == "forward" and len(call.args) > 1 else None
+    by_place = place is not None and len(call.args) > place
     if not (by_keyword or by_place):
         return False
     meaning = run.project.meaning(other.file, call.func)

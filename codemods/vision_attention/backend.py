@@ -35,6 +35,8 @@ def backend_state(project: Project, file: ParsedFile, constructor: AnyFunction) 
         if a.arg in V.BACKEND_PARAMETERS and a.arg != V.OVERRIDE or (a.arg not in V.BACKEND_PARAMETERS and a.annotation is not None and _is_enum(project, file, a.annotation))
     }
     names |= entering
+    if not entering and not set(project.aliases(file)) & {*_RESOLVERS, *V.ENUMS} and not V.DOTTED.search(file.text):
+        return BackendState(frozenset(), (), frozenset(), ())  # nothing in this file can choose a backend
     outer = constructor.body
     while True:
         before = len(names)
