@@ -25,7 +25,9 @@ def why_not_instance(api: Api, qualified: str, call: ast.Call) -> str | None:
 def _binds(signature: Signature, call: ast.Call) -> str | None:
     stars = [a for a in call.args if isinstance(a, ast.Starred)]
     names = [k.arg for k in call.keywords if k.arg is not None]
-    return signature.binds(len(call.args) - len(stars), names, star=bool(stars), double_star=len(names) < len(call.keywords))
+    return signature.binds(
+        len(call.args) - len(stars), names, star=bool(stars), double_star=len(names) < len(call.keywords)
+    )
 
 
 def encoder_attention_calls(project: Project, file: ParsedFile) -> list[tuple[ast.Call, str]]:
@@ -45,5 +47,8 @@ def encoder_attention_calls(project: Project, file: ParsedFile) -> list[tuple[as
     return [
         (node, held[(cls, name)])
         for node in file.nodes[ast.Call]
-        if isinstance(node, ast.Call) and (name := self_attribute(node.func)) is not None and (cls := file.class_of(node)) is not None and (cls, name) in held
+        if isinstance(node, ast.Call)
+        and (name := self_attribute(node.func)) is not None
+        and (cls := file.class_of(node)) is not None
+        and (cls, name) in held
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Union
 
 
 @dataclass(frozen=True, order=True)
@@ -162,19 +161,19 @@ class RenameInComments:
     new: str
 
 
-Edit = Union[
-    ReplaceStatement,
-    InsertAfter,
-    InsertBefore,
-    UnwrapIf,
-    ReplaceExpression,
-    RemoveArgument,
-    SetArgument,
-    RemoveParameter,
-    SetParameter,
-    SetReturns,
-    RemoveElement,
-    RemoveImport,
-    AddImport,
-    RenameInComments,
-]
+Edit = (
+    ReplaceStatement
+    | InsertAfter
+    | InsertBefore
+    | UnwrapIf
+    | ReplaceExpression
+    | RemoveArgument
+    | SetArgument
+    | RemoveParameter
+    | SetParameter
+    | SetReturns
+    | RemoveElement
+    | RemoveImport
+    | AddImport
+    | RenameInComments
+)

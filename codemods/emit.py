@@ -9,4 +9,3 @@ def call(function: str, arguments: Sequence[str], target: str | None = None) -> 
     """`target = function(arguments)`, with a trailing comma."""
     start = f"{target} = {function}(" if target else f"{function}("
     return "\n".join([start, *(f"    {argument}," for argument in arguments), ")"])
-

@@ -71,7 +71,8 @@ class Sites:
 
 @dataclass(frozen=True)
 class FileReport:
-    """The outcome for one file. `path` is as the user gave it or found below it; `error` is one line, set when FAILED."""
+    """The outcome for one file. `path` is as the user gave it or found below it; `error` is one line, set when
+    FAILED."""
 
     path: str
     source: str | None = None  # the vLLM the file was written for, as inferred or given

@@ -76,30 +76,55 @@ def _wrong(run: Plan, plan: FilePlan, node: ast.AST, name: str) -> tuple[str, st
         statement = file.parents[node]
         assert isinstance(statement, ast.ImportFrom)
         module = file.absolute(statement)
-        if module in run.project.by_module or run.api.has(module, node.name) is not False or not module.startswith("vllm"):
+        if (
+            module in run.project.by_module
+            or run.api.has(module, node.name) is not False
+            or not module.startswith("vllm")
+        ):
             return None
-        return f"{module}.{node.name} is not in vLLM {release}", "Replace its uses; see the pages of the rules for what took its place."
+        return (
+            f"{module}.{node.name} is not in vLLM {release}",
+            "Replace its uses; see the pages of the rules for what took its place.",
+        )
     if isinstance(node, (ast.Name, ast.Attribute)):
         meaning = run.project.vllm(file, node, node)
         if meaning is None or V.last(meaning) != (name if isinstance(node, ast.Attribute) else V.last(meaning)):
             return None
         module, _, last = meaning.rpartition(".")
         if module not in run.project.by_module and run.api.has(module, last) is False and not _is_member(run, meaning):
-            return f"{meaning} is not in vLLM {release}", "Replace its uses; see the pages of the rules for what took its place."
+            return (
+                f"{meaning} is not in vLLM {release}",
+                "Replace its uses; see the pages of the rules for what took its place.",
+            )
         above = file.parents[node]
         if isinstance(above, ast.Call) and above.func is node and module not in run.project.by_module:
             why = calls.why_not(run.api, meaning, above)
             if why is not None:
-                return f"this call of {last} does not fit vLLM {release}: {why}", "Call it as this release's signature asks."
+                return (
+                    f"this call of {last} does not fit vLLM {release}: {why}",
+                    "Call it as this release's signature asks.",
+                )
         return None
     if isinstance(node, ast.keyword):
         call = file.parents[node]
         if isinstance(call, ast.Call):
             meaning = run.project.vllm(file, call.func)
-            if meaning is not None and meaning.rpartition(".")[0] not in run.project.by_module and run.project.callee(file, call) is None:
+            if (
+                meaning is not None
+                and meaning.rpartition(".")[0] not in run.project.by_module
+                and run.project.callee(file, call) is None
+            ):
                 signature = run.api.signature(meaning)
-                if signature is not None and node.arg not in signature and not any(p.kind.value == "kwargs" for p in signature.parameters):
-                    return f"{V.last(meaning)} takes no {node.arg}= in vLLM {release}", f"Take {node.arg}= out of the call."
+                if (
+                    signature is not None
+                    and node.arg is not None
+                    and node.arg not in signature
+                    and not any(p.kind.value == "kwargs" for p in signature.parameters)
+                ):
+                    return (
+                        f"{V.last(meaning)} takes no {node.arg}= in vLLM {release}",
+                        f"Take {node.arg}= out of the call.",
+                    )
     return None
 
 
@@ -107,7 +132,12 @@ def _is_member(run: Plan, meaning: str) -> bool:
     """`module.Class.member`: the class is looked at where it is named."""
     owner, _, _ = meaning.rpartition(".")
     module, _, cls = owner.rpartition(".")
-    return bool(module) and run.api.has_module(module) and run.api.has(module, cls) is not False and not run.api.has_module(owner)
+    return (
+        bool(module)
+        and run.api.has_module(module)
+        and run.api.has(module, cls) is not False
+        and not run.api.has_module(owner)
+    )
 
 
 def _finding(plan: FilePlan, node: ast.AST, message: str, remedy: str) -> Finding:

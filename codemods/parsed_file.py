@@ -11,7 +11,17 @@ from functools import cached_property
 from pathlib import Path
 
 FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef)
-ScopeNode = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+ScopeNode = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ClassDef,
+    ast.Module,
+    ast.GeneratorExp,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+)
 
 
 @dataclass(frozen=True)
@@ -242,7 +252,9 @@ class ParsedFile:
     def _meaning(self, binding: ast.AST | Import) -> str | None:
         if isinstance(binding, Import):
             return binding.qualified
-        if isinstance(binding, (ast.ClassDef, *FunctionNode)) and isinstance(self.parents.get(binding), (ast.Module, ast.If, ast.Try)):
+        if isinstance(binding, (ast.ClassDef, *FunctionNode)) and isinstance(
+            self.parents.get(binding), (ast.Module, ast.If, ast.Try)
+        ):
             return f"{self.module}.{binding.name}"
         return None
 

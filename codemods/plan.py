@@ -15,9 +15,9 @@ from codemods.project import AnyFunction, Function, Project
 from codemods.rule import Rule
 from codemods.target import Target
 from codemods.vision_attention import vocabulary as V
-from codemods.vllm_api import Api
-from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vision_attention.attention_class import AttentionClass, RefusedClass, attention_classes
+from codemods.vision_attention.backend import BackendState, backend_state
+from codemods.vllm_api import Api
 
 
 @dataclass(eq=False)
@@ -40,7 +40,9 @@ class FilePlan:
 
     def rewrite(self, rule: Rule, node: ast.AST, message: str, edits: Iterable[E.Edit], *, review: str = "") -> None:
         """Record edits and the one line that tells a person of them."""
-        self.rewrites.append(Rewrite(_line(node), rule.code, message, f"review: {review}" if review else rule.safety, rule.follows))
+        self.rewrites.append(
+            Rewrite(_line(node), rule.code, message, f"review: {review}" if review else rule.safety, rule.follows)
+        )
         for edit in edits:
             self.add(edit)
 
@@ -78,7 +80,9 @@ class FilePlan:
         self.removed += [E.Ref.of(k.value) for k in words]
         self.rewritten += [E.Ref.of(k) for k in words]
 
-    def find(self, rule: Rule, node: ast.AST, severity: Severity, message: str, remedy: str, covers: ast.AST | None = None) -> None:
+    def find(
+        self, rule: Rule, node: ast.AST, severity: Severity, message: str, remedy: str, covers: ast.AST | None = None
+    ) -> None:
         """Record a finding at `node` that accounts for every old name inside `covers` (default: `node`)."""
         column = len(self.file.lines[_line(node) - 1].encode()[: getattr(node, "col_offset", 0)].decode()) + 1
         finding = Finding(_line(node), column, rule.code, severity, message, remedy)
@@ -120,7 +124,9 @@ class Plan:
         """The file's classes that dispatch over attention kernels, accepted or refused."""
         module = file.file.module
         if module not in self._attention:
-            self._attention[module] = attention_classes(self.project, file.file, self.target) if file in self.vision else []
+            self._attention[module] = (
+                attention_classes(self.project, file.file, self.target) if file in self.vision else []
+            )
         return self._attention[module]
 
     @cached_property
@@ -128,7 +134,11 @@ class Plan:
         """Files that have a part in vision attention, and files that import from these."""
         own = [plan for plan in self.files if V.VISION.search(plan.file.text)]
         modules = {plan.file.module for plan in own}
-        return [p for p in self.files if p in own or any(i.module in modules or i.qualified in modules for i in p.file.imports)]
+        return [
+            p
+            for p in self.files
+            if p in own or any(i.module in modules or i.qualified in modules for i in p.file.imports)
+        ]
 
     @property
     def open_vision(self) -> list[FilePlan]:

@@ -1,4 +1,5 @@
-"""Facts across files: what a name means after re-exports, which class an expression is, which function a call reaches."""
+"""Facts across files: what a name means after re-exports, which class an expression is, which function a call
+reaches."""
 
 from __future__ import annotations
 
@@ -6,18 +7,17 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Union
 
 from codemods.parsed_file import FunctionNode, Import, ParsedFile, dotted, parameters, self_attribute
 
-AnyFunction = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 
 VLLM_MODELS = "vllm.model_executor.models"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _is_package(folder: Path) -> bool:
     return (folder / "__init__.py").is_file()
 
@@ -40,7 +40,7 @@ def module_name(path: Path) -> tuple[str, bool]:
     return ".".join(names), path.name == "__init__.py"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _on_disk(base: Path) -> bool:
     """Whether a module lies there, as a file or a folder."""
     return base.with_name(f"{base.name}.py").is_file() or base.is_dir()
@@ -95,7 +95,7 @@ class Project:
         self._values: dict[str, dict[str, list[ast.expr]]] = {}
         self._aliases: dict[str, dict[str, set[str]]] = {}
 
-    # -- names -----------------------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------------------------
 
     def meaning(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
         """What an expression stands for, after following re-exports through files of the project."""
@@ -148,11 +148,16 @@ class Project:
         """Expressions that read one of vLLM's names, whatever they are called in this file."""
         local = {alias for name in names for alias in self.aliases(file).get(name, ())}
         for alias in sorted(local):
-            for node in file.reads.get(alias, ()):
-                if self.vllm(file, node, node):
-                    yield node
+            for name in file.reads.get(alias, ()):
+                if self.vllm(file, name, name):
+                    yield name
         for node in file.nodes[ast.Attribute]:
-            if isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load) and self.vllm(file, node, node):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in names
+                and isinstance(node.ctx, ast.Load)
+                and self.vllm(file, node, node)
+            ):
                 yield node
 
     @staticmethod
@@ -167,7 +172,7 @@ class Project:
                 return None if _on_disk(file.path.parent.joinpath(*statement.module.split("."))) else statement.module
         return None
 
-    # -- classes ---------------------------------------------------------------------------------------------------------
+    # -- classes -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def classes(self) -> dict[str, Class]:
@@ -205,7 +210,7 @@ class Project:
                 return Function(here.file, node, 0 if static else 1)
         return None
 
-    # -- what an expression is an instance of ----------------------------------------------------------------------------
+    # -- what an expression is an instance of ------------------------------------------------------------------------
 
     def instances(self, file: ParsedFile, node: ast.AST, depth: int = 0) -> list[Class]:
         """Classes of the project that the value of an expression may be an instance of (or a list of)."""
@@ -224,11 +229,22 @@ class Project:
             if found is not None:
                 return [found]
             name = dotted(node.func) or ""
-            if name.rpartition(".")[2] in ("ModuleList", "Sequential", "enumerate", "zip", "reversed", "list", "tuple", "make_layers"):
+            if name.rpartition(".")[2] in (
+                "ModuleList",
+                "Sequential",
+                "enumerate",
+                "zip",
+                "reversed",
+                "list",
+                "tuple",
+                "make_layers",
+            ):
                 return [c for a in node.args for c in self.instances(file, a, depth + 1)]
             reached = self.callee(file, node, depth + 1)
             if reached is not None and reached.node.name not in ("__init__", "forward"):
-                returned = [n.value for n in ast.walk(reached.node) if isinstance(n, ast.Return) and n.value is not None]
+                returned = [
+                    n.value for n in ast.walk(reached.node) if isinstance(n, ast.Return) and n.value is not None
+                ]
                 return [c for value in returned for c in self.instances(reached.file, value, depth + 1)]
             return []
         if isinstance(node, ast.Lambda):
@@ -251,7 +267,9 @@ class Project:
                 c
                 for here in self.bases(cls)
                 for value in self._assigned(here).get(attribute, ())
-                for c in self.instances(here.file, value)  # anew from here: what is remembered must not depend on the way in
+                for c in self.instances(
+                    here.file, value
+                )  # anew from here: what is remembered must not depend on the way in
             ]
             self._attributes[key] = list({c.qualified: c for c in found}.values())
         return self._attributes[key]
@@ -273,7 +291,7 @@ class Project:
             self._values[cls.qualified] = table
         return self._values[cls.qualified]
 
-    # -- what a call reaches ---------------------------------------------------------------------------------------------
+    # -- what a call reaches -----------------------------------------------------------------------------------------
 
     def callee(self, file: ParsedFile, call: ast.Call, depth: int = 0) -> Function | None:
         """The project function a call reaches, or None if that is not known or not the project's."""
@@ -299,7 +317,9 @@ class Project:
                     return found
         name = self.meaning(file, function)
         if name is not None and (home := self.by_module.get(name.rpartition(".")[0])) is not None:
-            node = next((n for n in home.tree.body if isinstance(n, FunctionNode) and n.name == name.rpartition(".")[2]), None)
+            node = next(
+                (n for n in home.tree.body if isinstance(n, FunctionNode) and n.name == name.rpartition(".")[2]), None
+            )
             if node is not None:
                 return Function(home, node, 0)
         if isinstance(function, ast.Attribute) and function.attr in ("forward", "__call__"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from codemods.plan import FilePlan
+    from codemods.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rule:
     why: str
     follows: str
     names: frozenset[str]
-    plan: Callable[[FilePlan], None]
+    plan: Callable[[Plan], None]
     examples: tuple[Example, ...]
     review: str = ""  # empty: safe. Otherwise what a person should look at, and why
     requires: tuple[str, ...] = ()  # codes without which this rule must not run

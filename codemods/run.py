@@ -34,7 +34,8 @@ _WORTH_A_POOL = 300_000  # bytes of changed files below which starting processes
 
 @dataclass(frozen=True)
 class Options:
-    """What a run is asked to do. `target` is a release in the index; `select` and `ignore` hold rule codes or prefixes."""
+    """What a run is asked to do. `target` is a release in the index; `select` and `ignore` hold rule codes or
+    prefixes."""
 
     target: str
     source: str | None = None
@@ -62,7 +63,9 @@ def active_rules(options: Options) -> tuple[Rule, ...]:
     def matches(rule: Rule, codes: frozenset[str]) -> bool:
         return any(rule.code.startswith(code) for code in codes)
 
-    chosen = {r.code for r in RULES if (not options.select or matches(r, options.select)) and not matches(r, options.ignore)}
+    chosen = {
+        r.code for r in RULES if (not options.select or matches(r, options.select)) and not matches(r, options.ignore)
+    }
     while True:
         kept = {r.code for r in RULES if r.code in chosen and set(r.requires) <= chosen}
         if kept == chosen:
@@ -100,7 +103,7 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
     return Report(options.target, tuple(sorted(reports, key=lambda report: report.path)), dry_run=not options.write)
 
 
-# -- reading -------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------------------------
 
 
 def _read(entry: _Input) -> None:
@@ -138,7 +141,11 @@ def _parse_one(entry: _Input) -> None:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        hint = "this looks like Python 2" if re.search(r"^\s*(print\s+[\"'\w]|except\s+\w+\s*,|exec\s+[\"'])", text, re.M) else _mend()
+        hint = (
+            "this looks like Python 2"
+            if re.search(r"^\s*(print\s+[\"'\w]|except\s+\w+\s*,|exec\s+[\"'])", text, re.M)
+            else _mend()
+        )
         entry.error = f"{entry.path}:{error.lineno or 1}: cannot be parsed: {error.msg}; {hint}"
         return
     except (RecursionError, MemoryError, ValueError) as error:
@@ -154,11 +161,15 @@ def _mend() -> str:
 
 
 def _passed_on(files: Sequence[ParsedFile]) -> set[str]:
-    """Names under which other files may reach what the rules change: aliases of vLLM's names, classes with a choice of backend."""
+    """Names under which other files may reach what the rules change: aliases of vLLM's names, classes with a
+    choice of backend."""
     found: set[str] = set()
     for file in files:
         for imported in file.imports:
-            if imported.name in (V.MULTI_HEAD_ATTENTION, V.GET_BACKEND, V.GET_FLASH, *V.ENUMS) and imported.alias != imported.name:
+            if (
+                imported.name in (V.MULTI_HEAD_ATTENTION, V.GET_BACKEND, V.GET_FLASH, *V.ENUMS)
+                and imported.alias != imported.name
+            ):
                 found.add(imported.alias)
         for node in file.classes.values():
             for function in node.body:
@@ -171,7 +182,8 @@ def _passed_on(files: Sequence[ParsedFile]) -> set[str]:
 
 
 def _made_from_multi_head(file: ParsedFile) -> set[str]:
-    """Classes that hold or extend MultiHeadAttention, and other names for it: how they are called decides whether it can move."""
+    """Classes that hold or extend MultiHeadAttention, and other names for it: how they are called decides whether
+    it can move."""
     local = {i.alias for i in file.imports if i.name == V.MULTI_HEAD_ATTENTION}
     uses: list[ast.AST] = [node for name in local for node in file.reads.get(name, ())]
     uses += [n for n in file.nodes[ast.Attribute] if isinstance(n, ast.Attribute) and n.attr == V.MULTI_HEAD_ATTENTION]
@@ -206,7 +218,7 @@ def _neighbours(inputs: list[_Input]) -> list[ParsedFile]:
     return found
 
 
-# -- planning ------------------------------------------------------------------------------------------------------------
+# -- planning --------------------------------------------------------------------------------------------------------
 
 
 Elsewhere = Callable[[str, ParsedFile], bool]
@@ -218,7 +230,9 @@ def _elsewhere(inputs: list[_Input]) -> Elsewhere:
     @cache
     def beside(folder: Path) -> list[tuple[Path, bytes]]:
         known = {os.path.realpath(e.path) for e in inputs}
-        return [(p, p.read_bytes()) for p in sorted(folder.glob("*.py")) if p.is_file() and os.path.realpath(p) not in known]
+        return [
+            (p, p.read_bytes()) for p in sorted(folder.glob("*.py")) if p.is_file() and os.path.realpath(p) not in known
+        ]
 
     def search(name: str, file: ParsedFile) -> bool:
         stem = re.escape(file.path.parent.name if file.is_package else file.path.stem)
@@ -232,7 +246,12 @@ def _elsewhere(inputs: list[_Input]) -> Elsewhere:
 
 
 def _plan(
-    inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding], elsewhere: Elsewhere
+    inputs: list[_Input],
+    neighbours: list[ParsedFile],
+    rules: Sequence[Rule],
+    options: Options,
+    frozen: dict[Path, Finding],
+    elsewhere: Elsewhere,
 ) -> Plan:
     parsed = [e.parsed for e in inputs if e.parsed is not None]
     return plan_files(parsed, neighbours, rules, options, frozenset(frozen), elsewhere)
@@ -246,11 +265,21 @@ def plan_files(
     frozen: frozenset[Path],
     elsewhere: Elsewhere,
 ) -> Plan:
-    """Run every rule over the files. Rules only add to the plan, so their order is that of the list, not of the files."""
+    """Run every rule over the files. Rules only add to the plan, so their order is that of the list, not of the
+    files."""
     project = Project([*files, *neighbours])
     api = Api.of(options.target)
-    plans = [FilePlan(file, options.source or describe(source_versions(project, file)), read_only=file in neighbours or file.path in frozen) for file in project.files]
-    plan = Plan(project, target(options.target), api, plans, options.keep_params, frozenset(r.code for r in rules), elsewhere)
+    plans = [
+        FilePlan(
+            file,
+            options.source or describe(source_versions(project, file)),
+            read_only=file in neighbours or file.path in frozen,
+        )
+        for file in project.files
+    ]
+    plan = Plan(
+        project, target(options.target), api, plans, options.keep_params, frozenset(r.code for r in rules), elsewhere
+    )
     index = 0
     while index < len(rules):
         sweeping = []
@@ -267,10 +296,12 @@ def plan_files(
     return plan
 
 
-# -- carrying out --------------------------------------------------------------------------------------------------------
+# -- carrying out ----------------------------------------------------------------------------------------------------
 
 
-def _carry_out(plan: Plan, inputs: list[_Input], options: Options, frozen: dict[Path, Finding], progress: Progress | None) -> dict[Path, Finding]:
+def _carry_out(
+    plan: Plan, inputs: list[_Input], options: Options, frozen: dict[Path, Finding], progress: Progress | None
+) -> dict[Path, Finding]:
     """Set `after` of every planned file; what cannot be carried out or fails the check is returned, with a finding."""
     by_path = {entry.path: entry for entry in inputs}
     work = [p for p in plan.open_files if p.edits]
@@ -301,7 +332,14 @@ def _carry_out(plan: Plan, inputs: list[_Input], options: Options, frozen: dict[
 
 
 def _self_check(reason: str) -> Finding:
-    return Finding(1, 1, "VA900", Severity.ERROR, f"the file is left as it is: {reason}", "Port it by hand, and report this: the rewrite failed its own check.")
+    return Finding(
+        1,
+        1,
+        "VA900",
+        Severity.ERROR,
+        f"the file is left as it is: {reason}",
+        "Port it by hand, and report this: the rewrite failed its own check.",
+    )
 
 
 @dataclass(frozen=True)
@@ -314,11 +352,13 @@ def _apply_one(job: tuple[str, ast.Module | None, list[E.Edit]]) -> _Result:
     from libcst import ParserSyntaxError
 
     from codemods.apply import ApplyError, apply
+    from codemods.comma_lists import ListError
+    from codemods.places import PlaceError
 
     text, tree, edits = job
     try:
         return _Result(apply(text, tree or ast.parse(text), edits))
-    except (ApplyError, ParserSyntaxError) as error:
+    except (ApplyError, ListError, PlaceError, ParserSyntaxError) as error:
         return _Result(error=str(error).splitlines()[0])
     except Exception as error:  # a fault of ours in one file must not cost the others
         return _Result(error=f"{type(error).__name__}: {error}".splitlines()[0])
@@ -341,20 +381,36 @@ def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _R
 
 
 def _again(
-    inputs: list[_Input], neighbours: list[ParsedFile], rules: Sequence[Rule], options: Options, frozen: dict[Path, Finding], elsewhere: Elsewhere
+    inputs: list[_Input],
+    neighbours: list[ParsedFile],
+    rules: Sequence[Rule],
+    options: Options,
+    frozen: dict[Path, Finding],
+    elsewhere: Elsewhere,
 ) -> dict[Path, Finding]:
     """Plan once more over the new texts: a second run must have nothing to do."""
     if not any(e.after is not None for e in inputs):
         return {}
     new = [entry.after or entry.parsed for entry in inputs if entry.parsed is not None]
     second = plan_files(new, neighbours, rules, options, frozenset(frozen), elsewhere)
-    return {p.file.path: _self_check(f"a second run would change line {p.rewrites[0].line if p.rewrites else 1} again") for p in second.open_files if p.edits}
+    return {
+        p.file.path: _self_check(f"a second run would change line {p.rewrites[0].line if p.rewrites else 1} again")
+        for p in second.open_files
+        if p.edits
+    }
 
 
-# -- reporting -----------------------------------------------------------------------------------------------------------
+# -- reporting -------------------------------------------------------------------------------------------------------
 
 
-def _report(entry: _Input, run: Plan, plan: FilePlan | None, options: Options, frozen: dict[Path, Finding], roots: Sequence[Path]) -> FileReport:
+def _report(
+    entry: _Input,
+    run: Plan,
+    plan: FilePlan | None,
+    options: Options,
+    frozen: dict[Path, Finding],
+    roots: Sequence[Path],
+) -> FileReport:
     if entry.error is not None or entry.source is None:
         return FileReport(str(entry.path), error=entry.error)
     if plan is None:
@@ -362,7 +418,9 @@ def _report(entry: _Input, run: Plan, plan: FilePlan | None, options: Options, f
     failure = frozen.get(entry.path)
     rewrites = () if entry.after is None else tuple(sorted(set(plan.rewrites)))
     findings = [*plan.findings, *([failure] if failure else [])]
-    sites, left = account(run, plan, frozenset(name for rule in RULES if rule.code in run.active for name in rule.names))
+    sites, left = account(
+        run, plan, frozenset(name for rule in RULES if rule.code in run.active for name in rule.names)
+    )
     report = FileReport(
         str(entry.path),
         source=plan.source,

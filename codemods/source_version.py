@@ -11,12 +11,25 @@ from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api, releases
 
 # Names whose place or signature tells releases apart; all others would only cost time.
-_TELLING = frozenset({V.MULTI_HEAD_ATTENTION, V.ENCODER_ATTENTION, V.GET_BACKEND, V.GET_FLASH, V.UPSTREAM_FA, V.XFORMERS_AVAILABLE, *V.WRAPPERS, *V.ENUMS})
+_TELLING = frozenset(
+    {
+        V.MULTI_HEAD_ATTENTION,
+        V.ENCODER_ATTENTION,
+        V.GET_BACKEND,
+        V.GET_FLASH,
+        V.UPSTREAM_FA,
+        V.XFORMERS_AVAILABLE,
+        *V.WRAPPERS,
+        *V.ENUMS,
+    }
+)
 
 
 def source_versions(project: Project, file: ParsedFile) -> tuple[str, ...]:
     """Every indexed release that has all vision-attention names the file imports and takes its calls of them."""
-    wanted = [(file.absolute(s), a.name) for s in file.nodes[ast.ImportFrom] if isinstance(s, ast.ImportFrom) for a in s.names]
+    wanted = [
+        (file.absolute(s), a.name) for s in file.nodes[ast.ImportFrom] if isinstance(s, ast.ImportFrom) for a in s.names
+    ]
     wanted = [(module, name) for module, name in wanted if module.startswith("vllm.") and name != "*"]
     telling = [pair for pair in wanted if pair[1] in _TELLING]
     called = [

@@ -1,4 +1,5 @@
-"""The shape of vision attention in each vLLM, as data. A release belongs to the newest row that is not newer than it."""
+"""The shape of vision attention in each vLLM, as data. A release belongs to the newest row that is not newer than
+it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,16 @@ _FLASH_TRITON = ("FLASH_ATTN", "ROCM_AITER_FA", "TRITON_ATTN")
 
 #                 since    module of the op / of the enum                                 MHA    scale  mm     override
 _ROWS: tuple[tuple[str, str, str, bool, bool, bool, bool, tuple[str, ...]], ...] = (
-    ("0.13", "vllm.attention.layers.mm_encoder_attention", "vllm.attention.backends.registry", False, False, True, True, _FLASH),
+    (
+        "0.13",
+        "vllm.attention.layers.mm_encoder_attention",
+        "vllm.attention.backends.registry",
+        False,
+        False,
+        True,
+        True,
+        _FLASH,
+    ),
     ("0.14", _SUBMODULE, _V1_ENUM, True, True, True, True, _FLASH),
     ("0.15", _SUBMODULE, _V1_ENUM, True, True, False, False, _FLASH),
     ("0.16", _PACKAGE, _V1_ENUM, True, True, False, False, _FLASH),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
+from functools import cache
 
 from codemods import edits as E
 from codemods.parsed_file import ParsedFile, attribute_loads, loads
@@ -14,7 +14,7 @@ _NEW_TENSORS = {"zeros", "ones", "empty", "full", "tensor", "as_tensor", "arange
 _PURE_FUNCTIONS = {"len", "int", "max", "min", "tuple", "list", "bool"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fragment(code: str) -> tuple[frozenset[str], frozenset[str]]:
     tree = ast.parse(code)
     names = {n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
@@ -27,7 +27,11 @@ class Uses:
     def __init__(self, plan: FilePlan) -> None:
         self.plan = plan
         self.file: ParsedFile = plan.file
-        self.touched = sorted(name for name, nodes in self.file.reads.items() if any(map(plan.gone, nodes))) if plan.removed else []
+        self.touched = (
+            sorted(name for name, nodes in self.file.reads.items() if any(map(plan.gone, nodes)))
+            if plan.removed
+            else []
+        )
 
     def before(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
         """Reads of a name in the text as it is."""
@@ -57,13 +61,23 @@ class Uses:
         """Whether `self.<name>` is still read inside a class."""
         place = E.Ref.of(inside)
         for node in self.file.below(inside):
-            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load) and not self.plan.gone(node):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == name
+                and isinstance(node.ctx, ast.Load)
+                and not self.plan.gone(node)
+            ):
                 return True
         return any(place.contains(where) and name in _fragment(code)[1] for where, code in self.plan.inserted)
 
     def died(self, name: str, inside: ast.AST) -> bool:
         """Whether the edits took away the last read of a name that was read before."""
-        return name in self.touched and bool(self.before(name, inside)) and not self.now(name, inside) and not self.in_new_code(name, inside)
+        return (
+            name in self.touched
+            and bool(self.before(name, inside))
+            and not self.now(name, inside)
+            and not self.in_new_code(name, inside)
+        )
 
 
 def uses_of(plan: FilePlan) -> Uses:
@@ -71,7 +85,7 @@ def uses_of(plan: FilePlan) -> Uses:
     key = (len(plan.removed), len(plan.inserted))
     if plan.uses is None or plan.uses[0] != key:
         plan.uses = (key, Uses(plan))
-    return plan.uses[1]  # type: ignore[no-any-return]
+    return plan.uses[1]
 
 
 def is_pure(node: ast.expr) -> bool:
@@ -82,7 +96,11 @@ def is_pure(node: ast.expr) -> bool:
         if isinstance(inner, ast.Call):
             function = inner.func
             if isinstance(function, ast.Attribute):
-                made = isinstance(function.value, ast.Name) and function.value.id in ("torch", "np", "numpy") and function.attr in _NEW_TENSORS
+                made = (
+                    isinstance(function.value, ast.Name)
+                    and function.value.id in ("torch", "np", "numpy")
+                    and function.attr in _NEW_TENSORS
+                )
                 pure = made or function.attr in _PURE_METHODS
             else:
                 pure = isinstance(function, ast.Name) and function.id in _PURE_FUNCTIONS

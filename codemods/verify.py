@@ -1,4 +1,5 @@
-"""The check before a write: what a rewritten file takes from vLLM's vision attention exists at the target and is called right."""
+"""The check before a write: what a rewritten file takes from vLLM's vision attention exists at the target and is
+called right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The ordered list of rules, read from top to bottom by a run. Consecutive sweeping rules repeat until nothing changes."""
+"""The ordered list of rules, read from top to bottom by a run. Consecutive sweeping rules repeat until nothing
+changes."""
 
 from __future__ import annotations
 

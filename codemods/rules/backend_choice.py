@@ -8,9 +8,8 @@ from codemods import edits as E
 from codemods import emit
 from codemods.parsed_file import attribute_loads, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
-from codemods.rule import Rule
+from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
-from codemods.rule import Example
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import RETARGETED, AttentionClass
 
@@ -24,7 +23,7 @@ def plan(run: Plan) -> None:
 
 def _plan_class(run: Plan, file: FilePlan, found: AttentionClass) -> None:
     code = _constructor_call(run, found)
-    needed = {name for name in _attributes(code)}
+    needed = set(_attributes(code))
     place = _place(found, needed)
     edits: list[E.Edit] = []
     for statement in found.state.statements:
@@ -32,9 +31,15 @@ def _plan_class(run: Plan, file: FilePlan, found: AttentionClass) -> None:
     if place not in found.state.statements:
         edits.append(E.InsertAfter(E.Ref.of(place), code))
     edits.append(E.AddImport(run.target.encoder_attention, V.ENCODER_ATTENTION))
-    guards = [s for s in found.state.statements if isinstance(s, ast.If) and not any(isinstance(i, ast.Raise) for i in ast.walk(s))]
+    guards = [
+        s
+        for s in found.state.statements
+        if isinstance(s, ast.If) and not any(isinstance(i, ast.Raise) for i in ast.walk(s))
+    ]
     falls_back = any(
-        isinstance(inner, ast.Assign) and any(V.is_backend_enum(run.project, file.file, n) for n in ast.walk(inner.value)) and "TORCH_SDPA" in ast.unparse(inner.value)
+        isinstance(inner, ast.Assign)
+        and any(V.is_backend_enum(run.project, file.file, n) for n in ast.walk(inner.value))
+        and "TORCH_SDPA" in ast.unparse(inner.value)
         for guard in guards
         for inner in guard.body
     )
@@ -43,7 +48,7 @@ def _plan_class(run: Plan, file: FilePlan, found: AttentionClass) -> None:
         found.state.statements[0] if found.state.statements else place,
         f"{found.cls.node.name}: MMEncoderAttention is built as self.{found.op} and chooses its own backend",
         edits,
-        review="an unsupported backend used to fall back to TORCH_SDPA here; vLLM now refuses it when the model is built" if falls_back else "",
+        review="an unsupported backend used to fall back to TORCH_SDPA here; vLLM now refuses it" if falls_back else "",
     )
     _retarget(file, found)
 
@@ -67,8 +72,20 @@ def _attributes(code: str) -> set[str]:
 
 def _place(found: AttentionClass, needed: set[str]) -> ast.stmt:
     """The first statement of the old choice at which all attributes are set; else the statement that sets the last."""
-    set_at = [s for s in found.constructor.body if any(self_attribute(n) in needed and isinstance(n.ctx, ast.Store) for n in ast.walk(s) if isinstance(n, ast.Attribute))]
-    ready = [s for s in found.constructor.body if "super().__init__" in ast.unparse(s) or "nn.Module.__init__" in ast.unparse(s)]
+    set_at = [
+        s
+        for s in found.constructor.body
+        if any(
+            self_attribute(n) in needed and isinstance(n.ctx, ast.Store)
+            for n in ast.walk(s)
+            if isinstance(n, ast.Attribute)
+        )
+    ]
+    ready = [
+        s
+        for s in found.constructor.body
+        if "super().__init__" in ast.unparse(s) or "nn.Module.__init__" in ast.unparse(s)
+    ]
     last = max([*set_at, *ready], key=lambda s: s.lineno, default=found.constructor.body[0])
     return next((s for s in found.state.statements if s.lineno > last.lineno), last)
 
@@ -79,18 +96,31 @@ def _retarget(file: FilePlan, found: AttentionClass) -> None:
     inside = {id(node) for statement in gone for node in ast.walk(statement)}
     for node in ast.walk(found.cls.node):
         name = self_attribute(node)
-        if name in RETARGETED and name in found.state.names and id(node) not in inside and isinstance(node, ast.Attribute):
-            file.rewrite(RULE, node, f"self.{name} is read from self.{found.op}", [E.ReplaceExpression(E.Ref.of(node), f"self.{found.op}.{name}")])
+        if (
+            name in RETARGETED
+            and name in found.state.names
+            and id(node) not in inside
+            and isinstance(node, ast.Attribute)
+        ):
+            file.rewrite(
+                RULE,
+                node,
+                f"self.{name} is read from self.{found.op}",
+                [E.ReplaceExpression(E.Ref.of(node), f"self.{found.op}.{name}")],
+            )
 
 
 RULE = Rule(
     code="VA202",
     name="backend-choice",
-    summary="The kernel choice in an attention class's constructor becomes MMEncoderAttention; guards and flags go with it.",
+    summary="The kernel choice in an attention class's constructor becomes MMEncoderAttention, guards and all.",
     why=(
-        "MMEncoderAttention asks the platform for a backend itself, so a model no longer resolves, checks or stores one. "
-        "It is built in the constructor because vLLM 0.14 and later refuse to build ops outside of a configuration context. "
-        "scale and, where the constructor has one, prefix are always passed: later releases key FP8 scales on the prefix."
+        "MMEncoderAttention asks the platform for a backend itself, so a model no longer resolves, checks or "
+        "stores one. "
+        "It is built in the constructor because vLLM 0.14 and later refuse to build ops outside of a "
+        "configuration context. "
+        "scale and, where the constructor has one, prefix are always passed: later releases key FP8 scales on the"
+        " prefix."
     ),
     follows="vLLM 0.13.0, PR #30125; scale passed as of PR #31947; multimodal_config only in 0.13 and 0.14 (PR #31972)",
     names=frozenset({V.GET_BACKEND, V.GET_FLASH, V.UPSTREAM_FA, V.XFORMERS_AVAILABLE, *V.ENUMS}),

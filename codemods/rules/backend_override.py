@@ -17,7 +17,7 @@ from codemods.vision_attention.attention_class import AttentionClass
 _CONFIG = "multimodal_config"
 _OVERRIDE_OF = "{0}.mm_encoder_attn_backend if {0} is not None else None"
 
-_BEFORE = '''\
+_BEFORE = """\
 import torch
 from torch import nn
 from vllm.attention.backends.registry import AttentionBackendEnum
@@ -41,9 +41,9 @@ class Model(nn.Module):
         multimodal_config = vllm_config.model_config.multimodal_config
         attn_backend_override = multimodal_config.mm_encoder_attn_backend if multimodal_config is not None else None
         self.visual = Tower(64, attn_backend_override=attn_backend_override)
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 import torch
 from torch import nn
 from vllm.config import MultiModalConfig, VllmConfig
@@ -56,7 +56,7 @@ class Tower(nn.Module):
         self.attn_backend = get_vit_attn_backend(
             head_size=head_dim,
             dtype=torch.get_default_dtype(),
-            attn_backend_override=(multimodal_config.mm_encoder_attn_backend if multimodal_config is not None else None),
+            attn_backend_override=(@OVERRIDE@),
         )
 
 
@@ -65,7 +65,7 @@ class Model(nn.Module):
         super().__init__()
         multimodal_config = vllm_config.model_config.multimodal_config
         self.visual = Tower(64, multimodal_config=multimodal_config)
-'''
+""".replace("@OVERRIDE@", _OVERRIDE_OF.format(_CONFIG))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def plan(run: Plan) -> None:
                 RULE,
                 call,
                 Severity.ERROR,
-                f"{V.OVERRIDE} goes through **{reached.node.args.kwarg.arg if reached.node.args.kwarg else 'kwargs'} to a constructor that now takes multimodal_config",
+                f"{V.OVERRIDE} goes through ** to a constructor that now takes multimodal_config",
                 "Pass multimodal_config=multimodal_config here.",
             )
 
@@ -102,7 +102,10 @@ def _swallows(run: Plan, reached: Function, call: ast.Call, carriers: dict[int, 
     """Whether a call passes the override by keyword to a function that hands its keywords on to a carrier."""
     if keyword(call, V.OVERRIDE) is None or reached.node.args.kwarg is None:
         return False
-    return any(isinstance(n, ast.Call) and (r := run.reached(n)) is not None and id(r.node) in carriers for n in reached.file.below(reached.node))
+    return any(
+        isinstance(n, ast.Call) and (r := run.reached(n)) is not None and id(r.node) in carriers
+        for n in reached.file.below(reached.node)
+    )
 
 
 def _carriers(run: Plan) -> dict[int, _Carrier]:
@@ -144,22 +147,43 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
     owner = file.file.class_of(node)
     name = f"{owner.name}.{node.name}" if owner is not None else node.name
     if carrier.has_config:
-        file.rewrite(RULE, parameter, f"{name}: multimodal_config says what {V.OVERRIDE} said", [E.RemoveParameter(E.Ref.of(node), V.OVERRIDE)])
+        file.rewrite(
+            RULE,
+            parameter,
+            f"{name}: multimodal_config says what {V.OVERRIDE} said",
+            [E.RemoveParameter(E.Ref.of(node), V.OVERRIDE)],
+        )
     else:
-        optional = any(i.qualified == "typing.Optional" for i in file.file.imports) and "Optional" in (ast.unparse(parameter.annotation) if parameter.annotation else "")
+        optional = any(i.qualified == "typing.Optional" for i in file.file.imports) and "Optional" in (
+            ast.unparse(parameter.annotation) if parameter.annotation else ""
+        )
         annotation = "Optional[MultiModalConfig]" if optional else "MultiModalConfig | None"
         file.rewrite(
             RULE,
             parameter,
             f"{name}: {V.OVERRIDE} is multimodal_config, in the same place",
-            [E.SetParameter(E.Ref.of(node), V.OVERRIDE, _CONFIG, annotation), E.AddImport("vllm.config", "MultiModalConfig")],
+            [
+                E.SetParameter(E.Ref.of(node), V.OVERRIDE, _CONFIG, annotation),
+                E.AddImport("vllm.config", "MultiModalConfig"),
+            ],
         )
     file.rewritten.append(E.Ref.of(parameter))
     file.removed.append(E.Ref.of(parameter))
     run.settled.add((file.file.module, node.lineno, V.OVERRIDE))
     for use in ast.walk(node):
-        if isinstance(use, ast.Name) and use.id == V.OVERRIDE and isinstance(use.ctx, ast.Load) and not file.gone(use) and not _handed_on(run, file, use, carriers):
-            file.rewrite(RULE, use, "the override is read from multimodal_config", [E.ReplaceExpression(E.Ref.of(use), _OVERRIDE_OF.format(_CONFIG))])
+        if (
+            isinstance(use, ast.Name)
+            and use.id == V.OVERRIDE
+            and isinstance(use.ctx, ast.Load)
+            and not file.gone(use)
+            and not _handed_on(run, file, use, carriers)
+        ):
+            file.rewrite(
+                RULE,
+                use,
+                "the override is read from multimodal_config",
+                [E.ReplaceExpression(E.Ref.of(use), _OVERRIDE_OF.format(_CONFIG))],
+            )
 
 
 def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Carrier]) -> bool:
@@ -170,7 +194,9 @@ def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Ca
     return reached is not None and id(reached.node) in carriers
 
 
-def _pass_config(run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]) -> None:
+def _pass_config(
+    run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]
+) -> None:
     value = given[V.OVERRIDE]
     config = _config_behind(file, call, value, carriers)
     by_keyword = keyword(call, V.OVERRIDE) is not None
@@ -187,7 +213,8 @@ def _pass_config(run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast
                 RULE,
                 value,
                 Severity.ERROR,
-                f"{ast.unparse(value)} was passed as the backend, where vLLM {run.target.version} wants the multimodal configuration",
+                f"{ast.unparse(value)} was passed as the backend, where vLLM {run.target.version} wants the "
+                f"multimodal configuration",
                 "Pass multimodal_config=vllm_config.model_config.multimodal_config from the model's constructor.",
             )
         return
@@ -195,7 +222,12 @@ def _pass_config(run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast
         file.rewrite(RULE, call, "multimodal_config is passed already", [])
         file.remove_argument(call, V.OVERRIDE)
         return
-    file.rewrite(RULE, call, f"multimodal_config is passed instead of {V.OVERRIDE}", [E.SetArgument(E.Ref.of(call), V.OVERRIDE, _CONFIG, config)])
+    file.rewrite(
+        RULE,
+        call,
+        f"multimodal_config is passed instead of {V.OVERRIDE}",
+        [E.SetArgument(E.Ref.of(call), V.OVERRIDE, _CONFIG, config)],
+    )
     word = next(k for k in call.keywords if k.arg == V.OVERRIDE)
     file.rewritten.append(E.Ref.of(word))
     file.removed.append(E.Ref.of(value))
@@ -216,7 +248,9 @@ def _config_behind(file: FilePlan, call: ast.Call, value: ast.expr, carriers: di
         if len(assigned) != 1:
             return None
         value = assigned[0]
-    found = {ast.unparse(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == V.CONFIG_OVERRIDE}
+    found = {
+        ast.unparse(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == V.CONFIG_OVERRIDE
+    }
     if len(found) != 1:
         return None
     config = found.pop()
@@ -230,12 +264,13 @@ RULE = Rule(
     name="backend-override",
     summary="For targets 0.13 and 0.14, attn_backend_override parameters become multimodal_config, in the same place.",
     why=(
-        "MMEncoderAttention of 0.13 and 0.14 reads the override from a multimodal_config argument of its constructor; without it the "
-        "option --mm-encoder-attn-backend would be ignored silently. The parameter keeps its position, so positional calls still fit."
+        "MMEncoderAttention of 0.13 and 0.14 reads the override from a multimodal_config argument of its "
+        "constructor; without it the "
+        "option --mm-encoder-attn-backend would be ignored silently. The parameter keeps its position, so "
+        "positional calls still fit."
     ),
     follows="vLLM 0.13.0, PR #30125; gone again in 0.15.0, PR #31972",
     names=frozenset({V.OVERRIDE, V.CONFIG_OVERRIDE}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, target="0.14"),),
 )
-

@@ -14,7 +14,7 @@ from codemods.rules.backend_enum import enum_name
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.backend import is_backend_test
 
-_BEFORE = '''\
+_BEFORE = """\
 import torch
 from torch import nn
 from vllm.model_executor.models.vision import get_vit_attn_backend
@@ -27,12 +27,13 @@ class Tower(nn.Module):
         self.attn_backend = get_vit_attn_backend(head_size=head_dim, dtype=torch.get_default_dtype())
 
     def longest(self, cu_seqlens: torch.Tensor) -> torch.Tensor | None:
-        if self.attn_backend == AttentionBackendEnum.FLASH_ATTN or self.attn_backend == AttentionBackendEnum.ROCM_AITER_FA:
+        kind = self.attn_backend
+        if kind == AttentionBackendEnum.FLASH_ATTN or kind == AttentionBackendEnum.ROCM_AITER_FA:
             return (cu_seqlens[1:] - cu_seqlens[:-1]).max()
         return None
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 import torch
 from torch import nn
 from vllm.model_executor.models.vision import get_vit_attn_backend
@@ -52,7 +53,7 @@ class Tower(nn.Module):
         }:
             return (cu_seqlens[1:] - cu_seqlens[:-1]).max()
         return None
-'''
+"""
 
 
 def plan(run: Plan) -> None:
@@ -70,26 +71,42 @@ def _backend_sets(run: Plan, file: FilePlan, cls: ast.ClassDef) -> None:
     if not names:
         return
     for node in file.file.below(cls):
-        if not isinstance(node, ast.If) or file.gone(node) or not is_backend_test(run.project, file.file, node.test, names):
+        if (
+            not isinstance(node, ast.If)
+            or file.gone(node)
+            or not is_backend_test(run.project, file.file, node.test, names)
+        ):
             continue
-        if not any(isinstance(n, ast.Attribute) and n.attr == "max" or isinstance(n, ast.Name) and n.id == "max_seqlen" for s in node.body for n in ast.walk(s)):
+        if not any(
+            (isinstance(n, ast.Attribute) and n.attr == "max") or (isinstance(n, ast.Name) and n.id == "max_seqlen")
+            for s in node.body
+            for n in ast.walk(s)
+        ):
             continue
         _complete(run, file, node)
     for statement in constructor.body:
-        if isinstance(statement, ast.Assign) and not file.gone(statement) and isinstance(statement.value, ast.Compare) and is_backend_test(run.project, file.file, statement.value, names):
+        if (
+            isinstance(statement, ast.Assign)
+            and not file.gone(statement)
+            and isinstance(statement.value, ast.Compare)
+            and is_backend_test(run.project, file.file, statement.value, names)
+        ):
             _complete(run, file, statement, statement.value)
 
 
 def _complete(run: Plan, file: FilePlan, statement: ast.stmt, test: ast.expr | None = None) -> None:
     test = test if test is not None else statement.test  # type: ignore[attr-defined]
-    members = [n for n in ast.walk(test) if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)]
+    members = [
+        n for n in ast.walk(test) if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
+    ]
     wanted = run.target.varlen_backends
     if not members and _constant_set(run, file, test, wanted):
         file.find(
             RULE,
             test,
             Severity.WARNING,
-            f"{ast.unparse(test)} decides whether max_seqlen is computed, and leaves out a backend whose kernel reads it",
+            f"{ast.unparse(test)} decides whether max_seqlen is computed, and leaves out a backend whose kernel "
+            f"reads it",
             f"Let the set hold {', '.join(wanted)}.",
         )
         return
@@ -98,7 +115,11 @@ def _complete(run: Plan, file: FilePlan, statement: ast.stmt, test: ast.expr | N
     if _taken_later(statement, set(wanted) - {m.attr for m in members}):
         return
     enum = enum_name(run, file, members[0].value)
-    backend = next(ast.unparse(n) for n in ast.walk(test) if (self_attribute(n) or isinstance(n, ast.Name)) and not _is_enum_root(n, members))
+    backend = next(
+        ast.unparse(n)
+        for n in ast.walk(test)
+        if (self_attribute(n) or isinstance(n, ast.Name)) and not _is_enum_root(n, members)
+    )
     indent = " " * 4
     code = "\n".join([f"{backend} in {{", *(f"{indent}{enum}.{name}," for name in wanted), "}"])
     file.rewrite(
@@ -118,17 +139,31 @@ def _is_enum_root(node: ast.AST, members: list[ast.Attribute]) -> bool:
 def _asks_for_flash(test: ast.expr) -> bool:
     """`== FLASH_ATTN`, `in {FLASH_ATTN, ...}` or an `or` of such; a negation asks something else."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
-    return all(isinstance(p, ast.Compare) and len(p.ops) == 1 and isinstance(p.ops[0], (ast.Eq, ast.In, ast.Is)) for p in parts) and "FLASH_ATTN" in ast.unparse(test)
+    return all(
+        isinstance(p, ast.Compare) and len(p.ops) == 1 and isinstance(p.ops[0], (ast.Eq, ast.In, ast.Is)) for p in parts
+    ) and "FLASH_ATTN" in ast.unparse(test)
 
 
 def _constant_set(run: Plan, file: FilePlan, test: ast.expr, wanted: tuple[str, ...]) -> bool:
-    """Whether a test asks for membership in a module's constant that names flash backends, but not all that are wanted."""
-    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.In) and isinstance(test.comparators[0], ast.Name)):
+    """Whether a test asks for membership in a module's constant that names flash backends, but not all that are
+    wanted."""
+    if not (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.In)
+        and isinstance(test.comparators[0], ast.Name)
+    ):
         return False
     name = test.comparators[0].id
     for statement in file.file.tree.body:
-        if isinstance(statement, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
-            members = {n.attr for n in ast.walk(statement.value) if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)}
+        if isinstance(statement, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in statement.targets
+        ):
+            members = {
+                n.attr
+                for n in ast.walk(statement.value)
+                if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
+            }
             return "FLASH_ATTN" in members and not members >= set(wanted)
     return False
 
@@ -136,7 +171,9 @@ def _constant_set(run: Plan, file: FilePlan, test: ast.expr, wanted: tuple[str, 
 def _taken_later(statement: ast.stmt, missing: set[str]) -> bool:
     """Whether a later arm of the same `if` names one of the backends."""
     return isinstance(statement, ast.If) and any(
-        isinstance(n, ast.Attribute) and n.attr in missing for later in statement.orelse for n in ast.walk(later.test if isinstance(later, ast.If) else ast.Pass())
+        isinstance(n, ast.Attribute) and n.attr in missing
+        for later in statement.orelse
+        for n in ast.walk(later.test if isinstance(later, ast.If) else ast.Pass())
     )
 
 
@@ -145,7 +182,8 @@ RULE = Rule(
     name="backend-sets",
     summary="max_seqlen is computed for every backend whose kernel reads it.",
     why=(
-        "Towers compute max_seqlen only for the backends they know. From 0.17 vLLM may choose Triton, whose kernel reads max_seqlen too; "
+        "Towers compute max_seqlen only for the backends they know. From 0.17 vLLM may choose Triton, whose "
+        "kernel reads max_seqlen too; "
         "a test that names flash alone leaves it None, or zero, and ROCm's AITER is left out by some."
     ),
     follows="vLLM 0.13.0 (ROCM_AITER_FA), 0.17.0 (TRITON_ATTN)",

@@ -28,9 +28,16 @@ def plan(run: Plan) -> None:
 
 def _locals(file: FilePlan, uses: Uses) -> None:
     """Assignments of a local name whose last reader is gone, where computing the value does nothing else."""
-    for statement in {file.file.statement(node): None for name in uses.touched for node in file.file.writes.get(name, ())}:
+    for statement in {
+        file.file.statement(node): None for name in uses.touched for node in file.file.writes.get(name, ())
+    }:
         node = file.file.function(statement)
-        if node is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None or file.gone(statement):
+        if (
+            node is None
+            or not isinstance(statement, (ast.Assign, ast.AnnAssign))
+            or statement.value is None
+            or file.gone(statement)
+        ):
             continue
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if len(targets) != 1 or not is_pure(statement.value):
@@ -77,21 +84,34 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
             if file.gone(statement):
                 continue
             names = _only_sets(statement)
-            if not names or not names <= state.names or not all(_was_read(family, name) or name in _set_beside(state.statements, statement) for name in names):
+            if (
+                not names
+                or not names <= state.names
+                or not all(
+                    _was_read(family, name) or name in _set_beside(state.statements, statement) for name in names
+                )
+            ):
                 continue
-            if any(_still_read(run, member, name) for member in family for name in names) or any(_read_from_outside(run, name) for name in names):
+            if any(_still_read(run, member, name) for member in family for name in names) or any(
+                _read_from_outside(run, name) for name in names
+            ):
                 continue
             _remove(file, statement, f"{', '.join(f'self.{n}' for n in sorted(names))} is no longer needed")
 
 
 def _only_sets(statement: ast.stmt) -> set[str]:
-    """Attributes of self that a statement sets, if it does nothing else; `if` statements that only set such included."""
+    """Attributes of self that a statement sets, if it does nothing else; `if` statements that only set such
+    included."""
     if isinstance(statement, ast.If):
         inner = [_only_sets(s) for s in [*statement.body, *statement.orelse]]
         return set().union(*inner) if all(inner) else set()
     if isinstance(statement, (ast.Assign, ast.AnnAssign)):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        names = [self_attribute(t) for target in targets for t in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        names = [
+            self_attribute(t)
+            for target in targets
+            for t in (target.elts if isinstance(target, ast.Tuple) else [target])
+        ]
         return {n for n in names if n} if all(names) else set()
     return set()
 
@@ -101,7 +121,11 @@ def _set_beside(statements: tuple[ast.stmt, ...], own: ast.stmt) -> set[str]:
 
 
 def _was_read(family: list[Class], name: str) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load) for c in family for n in c.file.below(c.node))
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load)
+        for c in family
+        for n in c.file.below(c.node)
+    )
 
 
 def _still_read(run: Plan, cls: Class, name: str) -> bool:
@@ -112,7 +136,13 @@ def _read_from_outside(run: Plan, name: str) -> bool:
     """`tower.attn_backend`: read through something else than self, anywhere in the run."""
     for plan_ in run.files:
         for node in plan_.file.nodes[ast.Attribute]:
-            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load) and self_attribute(node) is None and not plan_.gone(node):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == name
+                and isinstance(node.ctx, ast.Load)
+                and self_attribute(node) is None
+                and not plan_.gone(node)
+            ):
                 return True
     return False
 
@@ -146,7 +176,11 @@ def _imports(run: Plan, file: FilePlan, uses: Uses) -> None:
         inside = None if isinstance(imported.scope, ast.Module) else imported.scope
         if imported.scope is not file.file.tree and not isinstance(imported.scope, FunctionNode):
             continue
-        if not uses.before(imported.alias, inside) or uses.now(imported.alias, inside) or uses.in_new_code(imported.alias, inside):
+        if (
+            not uses.before(imported.alias, inside)
+            or uses.now(imported.alias, inside)
+            or uses.in_new_code(imported.alias, inside)
+        ):
             continue
         if _taken_by_others(run, file, imported.alias):
             continue
@@ -165,10 +199,17 @@ def _only_for(block: ast.Try, name: str) -> bool:
     """`try: import name / except ImportError: name = None`, and nothing else."""
     handled = [s for h in block.handlers for s in h.body]
     harmless = all(
-        isinstance(s, ast.Pass) or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and all(isinstance(t, ast.Name) and t.id == name for t in s.targets))
+        isinstance(s, ast.Pass)
+        or (
+            isinstance(s, ast.Assign)
+            and isinstance(s.value, ast.Constant)
+            and all(isinstance(t, ast.Name) and t.id == name for t in s.targets)
+        )
         for s in handled
     )
-    return harmless and len(block.body) == 1 and not block.orelse and not block.finalbody and len(block.body[0].names) == 1  # type: ignore[attr-defined]
+    first = block.body[0]
+    alone = len(block.body) == 1 and isinstance(first, (ast.Import, ast.ImportFrom)) and len(first.names) == 1
+    return harmless and alone and not block.orelse and not block.finalbody
 
 
 def _exported(file: FilePlan) -> set[str]:
@@ -178,7 +219,11 @@ def _exported(file: FilePlan) -> set[str]:
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
-                found |= {n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+                found |= {
+                    n.value
+                    for n in ast.walk(statement.value)
+                    if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                }
     return found
 
 
@@ -210,10 +255,12 @@ def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
 RULE = Rule(
     code="VA701",
     name="dead-code",
-    summary="What the other rules left without a reader goes: local names, attributes, emptied branches, helpers, imports.",
+    summary="What the other rules left without a reader goes: names, attributes, branches, helpers, imports.",
     why=(
-        "A rewrite that leaves unused names behind makes the next linter run fail and the next reader wonder. Only what lost its last "
-        "reader through this run is taken out; what was unused before stays, and so does everything whose evaluation could do something."
+        "A rewrite that leaves unused names behind makes the next linter run fail and the next reader wonder. "
+        "Only what lost its last "
+        "reader through this run is taken out; what was unused before stays, and so does everything whose "
+        "evaluation could do something."
     ),
     follows="nothing upstream: it cleans up after the other rules",
     names=frozenset(),
@@ -221,4 +268,3 @@ RULE = Rule(
     examples=(Example(before=_BEFORE, after=_AFTER),),
     sweeps=True,
 )
-

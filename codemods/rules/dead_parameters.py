@@ -44,7 +44,10 @@ def _is_dead(uses: Uses, node: AnyFunction, parameter: ast.arg) -> bool:
 
 def _is_stub(node: AnyFunction) -> bool:
     """A body that says nothing: a protocol or an abstract method reads none of its parameters."""
-    return all(isinstance(s, (ast.Pass, ast.Raise)) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in node.body)
+    return all(
+        isinstance(s, (ast.Pass, ast.Raise)) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+        for s in node.body
+    )
 
 
 def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) -> None:
@@ -74,7 +77,12 @@ def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) ->
 
 
 def _why_keep(
-    run: Plan, file: FilePlan, cls: ast.ClassDef | None, node: AnyFunction, name: str, passing: list[tuple[FilePlan, ast.Call, ast.expr]]
+    run: Plan,
+    file: FilePlan,
+    cls: ast.ClassDef | None,
+    node: AnyFunction,
+    name: str,
+    passing: list[tuple[FilePlan, ast.Call, ast.expr]],
 ) -> tuple[str, str, Severity] | None:
     """Why a parameter must stay although nothing reads it: some call of the function cannot be changed with it.
 
@@ -84,7 +92,11 @@ def _why_keep(
     for other, call in run.unfollowed:
         if _may_reach(run, file, cls, function, name, other, call):
             where = f"{other.file.path.name}:{call.lineno}"
-            return f"it is not clear what the call at {where} reaches", f"Take {name} out of both if they belong together.", Severity.NOTE
+            return (
+                f"it is not clear what the call at {where} reaches",
+                f"Take {name} out of both if they belong together.",
+                Severity.NOTE,
+            )
     callers = run.callers.get(id(node), [])
     for other, call, reached in callers:
         where = f"{other.file.path.name}:{call.lineno}"
@@ -92,7 +104,11 @@ def _why_keep(
         if given is None:
             stars = any(isinstance(a, ast.Starred) for a in call.args) and _position(function, name) is not None
             if stars or any(k.arg in (name, None) for k in call.keywords):
-                return f"arguments are passed on as a whole at {where}", f"Take {name} out where those arguments are made.", Severity.NOTE
+                return (
+                    f"arguments are passed on as a whole at {where}",
+                    f"Take {name} out where those arguments are made.",
+                    Severity.NOTE,
+                )
         elif name in given:
             if other.read_only:
                 return (
@@ -103,18 +119,34 @@ def _why_keep(
             passing.append((other, call, given[name]))
     outer = cls.name if cls is not None else node.name
     if run.elsewhere(outer, file.file):
-        return f"another file uses {outer}, and was not looked into", f"Take {name} out by hand if nothing passes it.", Severity.NOTE
+        return (
+            f"another file uses {outer}, and was not looked into",
+            f"Take {name} out by hand if nothing passes it.",
+            Severity.NOTE,
+        )
     if cls is None:
         return None
     if node.name == "__init__":
         used = _as_value(run, file, cls)
-        return (f"the class is handed on at {used}, so its calls are not all known", f"Take {name} out of it and of those calls.", Severity.NOTE) if used else None
+        return (
+            (
+                f"the class is handed on at {used}, so its calls are not all known",
+                f"Take {name} out of it and of those calls.",
+                Severity.NOTE,
+            )
+            if used
+            else None
+        )
     if node.name == "forward":
         if not callers:
             return "no call of it was found", f"Take {name} out of it and of its calls.", Severity.NOTE
         handed = _handed_on(run, file, cls)
         if handed is not None:
-            return f"the module is handed on at {handed}, so its calls are not all known", f"Take {name} out of it and of those calls.", Severity.NOTE
+            return (
+                f"the module is handed on at {handed}, so its calls are not all known",
+                f"Take {name} out of it and of those calls.",
+                Severity.NOTE,
+            )
         if not _alone(run, file, cls, name):
             return "an override of the method still reads it", "Take it out of both.", Severity.NOTE
     return None
@@ -128,13 +160,22 @@ def _as_value(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
         for alias in names:
             for use in other.file.reads.get(alias, ()):
                 above = other.file.parents[use]
-                if isinstance(above, ast.Call) and use in above.args and V.called(above) not in ("isinstance", "issubclass", "super", "cast"):
+                if (
+                    isinstance(above, ast.Call)
+                    and use in above.args
+                    and V.called(above) not in ("isinstance", "issubclass", "super", "cast")
+                ):
                     pass
                 elif not isinstance(above, (ast.keyword, ast.Dict, ast.List, ast.Tuple, ast.Assign)):
                     continue
-                if other.file.class_of(use) is cls or _in_annotation(other, use) or run.project.meaning(other.file, use) != qualified:
+                if (
+                    other.file.class_of(use) is cls
+                    or _in_annotation(other, use)
+                    or run.project.meaning(other.file, use) != qualified
+                ):
                     continue
-                if isinstance(above, ast.Tuple) and V.called(other.file.parents[above]) in ("isinstance",) if isinstance(other.file.parents.get(above), ast.Call) else False:
+                around = other.file.parents.get(above)
+                if isinstance(above, ast.Tuple) and isinstance(around, ast.Call) and V.called(around) == "isinstance":
                     continue
                 return f"{other.file.path.name}:{use.lineno}"
     return None
@@ -143,7 +184,11 @@ def _as_value(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
 def _in_annotation(file: FilePlan, use: ast.AST) -> bool:
     node = use
     for above in file.file.above(use):
-        if isinstance(above, ast.arg) or (isinstance(above, ast.AnnAssign) and above.annotation is node) or getattr(above, "returns", None) is node:
+        if (
+            isinstance(above, ast.arg)
+            or (isinstance(above, ast.AnnAssign) and above.annotation is node)
+            or getattr(above, "returns", None) is node
+        ):
             return True
         if isinstance(above, ast.stmt):
             return False
@@ -164,7 +209,19 @@ def _handed_on(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
     return None
 
 
-_HOLDERS = ("append", "extend", "insert", "add_module", "setattr", "isinstance", "len", "enumerate", "zip", "ModuleList", "Sequential")
+_HOLDERS = (
+    "append",
+    "extend",
+    "insert",
+    "add_module",
+    "setattr",
+    "isinstance",
+    "len",
+    "enumerate",
+    "zip",
+    "ModuleList",
+    "Sequential",
+)
 
 
 def _position(function: Function, name: str) -> int | None:
@@ -185,7 +242,10 @@ def _default(node: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -
 
 def _drop_argument(run: Plan, file: FilePlan, call: ast.Call, name: str, value: ast.expr, owner: str) -> None:
     word = next((k for k in call.keywords if k.arg == name), None)
-    if any(isinstance(inner, ast.Attribute) and V.is_backend_enum(run.project, file.file, inner) for inner in ast.walk(value)):
+    if any(
+        isinstance(inner, ast.Attribute) and V.is_backend_enum(run.project, file.file, inner)
+        for inner in ast.walk(value)
+    ):
         file.find(
             RULE,
             value,
@@ -202,7 +262,9 @@ def _drop_argument(run: Plan, file: FilePlan, call: ast.Call, name: str, value: 
         file.removed.append(E.Ref.of(value))
 
 
-def _may_reach(run: Plan, file: FilePlan, cls: ast.ClassDef | None, function: Function, name: str, other: FilePlan, call: ast.Call) -> bool:
+def _may_reach(
+    run: Plan, file: FilePlan, cls: ast.ClassDef | None, function: Function, name: str, other: FilePlan, call: ast.Call
+) -> bool:
     """Whether a call that could not be followed may be a call of this function.
 
     It knows the class, and passes the keyword, or so many arguments that one of them would be the parameter.
@@ -213,7 +275,11 @@ def _may_reach(run: Plan, file: FilePlan, cls: ast.ClassDef | None, function: Fu
     if not (by_keyword or by_place):
         return False
     meaning = run.project.meaning(other.file, call.func)
-    if meaning is not None and meaning.rpartition(".")[0] not in run.project.by_module and not meaning.endswith("partial"):
+    if (
+        meaning is not None
+        and meaning.rpartition(".")[0] not in run.project.by_module
+        and not meaning.endswith("partial")
+    ):
         return False  # somebody else's function
     if by_place and not by_keyword and not _may_be_module(other, call):
         return False
@@ -253,7 +319,11 @@ def _drop_dimensions(file: FilePlan, cls: ast.ClassDef, name: str) -> None:
             continue
         word = file.file.parents[holder]
         decorator = file.file.parents.get(word) if isinstance(word, ast.keyword) else None
-        if isinstance(decorator, ast.Call) and decorator not in cls.decorator_list and isinstance(file.file.parents[decorator], ast.ClassDef):
+        if (
+            isinstance(decorator, ast.Call)
+            and decorator not in cls.decorator_list
+            and isinstance(file.file.parents[decorator], ast.ClassDef)
+        ):
             continue  # another class's decorator
         if not isinstance(decorator, ast.Call) or decorator not in cls.decorator_list:
             file.find(
@@ -276,11 +346,13 @@ def _drop_dimensions(file: FilePlan, cls: ast.ClassDef, name: str) -> None:
 RULE = Rule(
     code="VA401",
     name="dead-parameters",
-    summary="Parameters that only carried a backend, an override or xFormers lengths go, with every argument passed for them.",
+    summary="Parameters that only carried a backend, an override or xFormers lengths go, arguments included.",
     why=(
-        "Once attention chooses its own kernel, attn_backend, use_upstream_fa, attn_backend_override and seqlens are handed down for nothing. "
+        "Once attention chooses its own kernel, attn_backend, use_upstream_fa, attn_backend_override and seqlens "
+        "are handed down for nothing. "
         "vLLM's own classes took them out, so passing them on is a TypeError as soon as one end is vLLM's. "
-        "The whole chain goes at once, through classes and files; --keep-params leaves constructor parameters accepted and ignored."
+        "The whole chain goes at once, through classes and files; --keep-params leaves constructor parameters "
+        "accepted and ignored."
     ),
     follows="vLLM 0.12.0 (use_upstream_fa, seqlens), 0.13.0 PR #30125 (attn_backend), 0.15.0 PR #31972 (override)",
     names=frozenset({*V.BACKEND_PARAMETERS, V.CONFIG_OVERRIDE, "seqlens"}),

@@ -13,7 +13,7 @@ from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass, RefusedClass
 from codemods.vision_attention.lengths import Kind, as_tensor, kind
 
-_BEFORE = '''\
+_BEFORE = """\
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -56,9 +56,9 @@ class PatchAttention(nn.Module):
                 parts.append(F.scaled_dot_product_attention(*part).transpose(1, 2))
             y = rearrange(torch.cat(parts, dim=1), "b s h d -> s b (h d)").contiguous()
         return y
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 from einops import rearrange
 from torch import nn
 from vllm.distributed import get_tensor_model_parallel_world_size
@@ -90,7 +90,7 @@ class PatchAttention(nn.Module):
         )
         y = rearrange(y, "b s h d -> s b (h d)").contiguous()
         return y
-'''
+"""
 
 _CAUSAL = _BEFORE.replace("causal=False", "causal=True")
 _LEFT = _CAUSAL.replace("from vllm.attention.backends.registry import AttentionBackendEnum\n", "").replace(
@@ -107,7 +107,8 @@ def plan(run: Plan) -> None:
                     found.node,
                     Severity.ERROR,
                     f"{found.cls.node.name} is left as it is: {found.check}",
-                    "Build MMEncoderAttention in __init__ and call it with query, key, value, cu_seqlens and max_seqlen by hand, "
+                    "Build MMEncoderAttention in __init__ and call it with query, key, value, cu_seqlens and "
+                    "max_seqlen by hand, "
                     "or keep this attention on torch SDPA if it needs what MMEncoderAttention has not.",
                     covers=found.cls.node,
                 )
@@ -118,7 +119,7 @@ def plan(run: Plan) -> None:
                 chain.statement,
                 f"{found.cls.node.name}: the kernel dispatch is one call of self.{found.op}",
                 [E.ReplaceStatement(E.Ref.of(chain.statement), _code(found))],
-                review="cu_seqlens counts along the sequence of one row; batches of more than one row were not supported before either"
+                review="cu_seqlens counts along one row; more than one row was not supported before either"
                 if not chain.entry.packed
                 else "",
             )
@@ -127,7 +128,8 @@ def plan(run: Plan) -> None:
                     RULE,
                     chain.statement,
                     Severity.WARNING,
-                    f"{ast.unparse(chain.max_seqlen or chain.statement)} is given to MMEncoderAttention as max_seqlen, and cannot be shown to be a tensor",
+                    f"{ast.unparse(chain.max_seqlen or chain.statement)} is given to MMEncoderAttention as "
+                    f"max_seqlen, and cannot be shown to be a tensor",
                     "Its flash and Triton paths call max_seqlen.item(): pass a tensor of one number, on any device.",
                 )
             if f"{chain.epilogue}{chain.entry.prologue}".count("rearrange(") and not _has_rearrange(run, found):
@@ -157,7 +159,12 @@ def _code(found: AttentionClass) -> str:
 
 def _hoisted(step: ast.stmt, longest: ast.expr | None) -> str:
     """A statement of the arm that computes a length; max_seqlen itself is kept a tensor."""
-    if isinstance(step, ast.Assign) and len(step.targets) == 1 and isinstance(longest, ast.Name) and ast.unparse(step.targets[0]) == longest.id:
+    if (
+        isinstance(step, ast.Assign)
+        and len(step.targets) == 1
+        and isinstance(longest, ast.Name)
+        and ast.unparse(step.targets[0]) == longest.id
+    ):
         return f"{longest.id} = {as_tensor(step.value)}"
     return ast.unparse(step)
 
@@ -169,7 +176,10 @@ def _unproved(found: AttentionClass) -> bool:
 
 
 def _has_rearrange(run: Plan, found: AttentionClass) -> bool:
-    return any(i.qualified in ("einops", "einops.rearrange") and isinstance(i.scope, ast.Module) for i in found.cls.file.imports)
+    return any(
+        i.qualified in ("einops", "einops.rearrange") and isinstance(i.scope, ast.Module)
+        for i in found.cls.file.imports
+    )
 
 
 RULE = Rule(
@@ -177,8 +187,10 @@ RULE = Rule(
     name="dispatch-chain",
     summary="A hand-written choice between flash attention, SDPA and xFormers becomes one call of MMEncoderAttention.",
     why=(
-        "vLLM 0.13 gave vision encoders one attention op that picks the kernel itself and that a device plugin can replace as a whole. "
-        "The helpers that hand-written dispatch is built on went in 0.14. The op takes and gives [batch, sequence, heads, head_dim]; "
+        "vLLM 0.13 gave vision encoders one attention op that picks the kernel itself and that a device plugin "
+        "can replace as a whole. "
+        "The helpers that hand-written dispatch is built on went in 0.14. The op takes and gives [batch, "
+        "sequence, heads, head_dim]; "
         "what the old arms did to the layout afterwards is put back behind the call."
     ),
     follows="vLLM 0.13.0, PR #30125 (MMEncoderAttention); helpers removed in 0.14.0",

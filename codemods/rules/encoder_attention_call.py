@@ -10,7 +10,7 @@ from codemods.plan import Plan
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 
-_BEFORE = '''\
+_BEFORE = """\
 from torch import nn
 from vllm.attention.layers.mm_encoder_attention import MMEncoderAttention
 
@@ -22,9 +22,9 @@ class PatchAttention(nn.Module):
 
     def forward(self, q, k, v, cu_seqlens, max_seqlen):
         return self.attn(query=q, key=k, value=v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 from torch import nn
 from vllm.model_executor.layers.attention import MMEncoderAttention
 
@@ -36,7 +36,7 @@ class PatchAttention(nn.Module):
 
     def forward(self, q, k, v, cu_seqlens, max_seqlen):
         return self.attn(query=q, key=k, value=v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
-'''
+"""
 
 
 def plan(run: Plan) -> None:
@@ -50,7 +50,12 @@ def plan(run: Plan) -> None:
                 file.rewrite(RULE, call, "MMEncoderAttention reads the configuration itself", [])
                 file.remove_argument(call, "multimodal_config")
             elif len(call.args) == _POSITION + 1 and not any(isinstance(a, ast.Starred) for a in call.args):
-                file.rewrite(RULE, call, "MMEncoderAttention reads the configuration itself", [E.RemoveArgument(E.Ref.of(call), _POSITION)])
+                file.rewrite(
+                    RULE,
+                    call,
+                    "MMEncoderAttention reads the configuration itself",
+                    [E.RemoveArgument(E.Ref.of(call), _POSITION)],
+                )
                 file.removed.append(E.Ref.of(call.args[_POSITION]))
 
 
@@ -61,7 +66,10 @@ RULE = Rule(
     code="VA403",
     name="encoder-attention-call",
     summary="MMEncoderAttention is no longer given multimodal_config from 0.15 on.",
-    why="The constructor took multimodal_config in 0.13 and 0.14 only; from 0.15 on it is a TypeError, and the configuration is read from vLLM's context.",
+    why=(
+        "The constructor took multimodal_config in 0.13 and 0.14 only. From 0.15 on it is a TypeError, "
+        "and the configuration is read from vLLM's context."
+    ),
     follows="vLLM 0.15.0, PR #31972",
     names=frozenset({V.ENCODER_ATTENTION}),
     plan=plan,

@@ -12,7 +12,7 @@ from codemods.rule import Example, Rule
 from codemods.vision_attention.length_flow import Leaf, LengthFlow
 from codemods.vision_attention.lengths import Kind, as_tensor
 
-_BEFORE = '''\
+_BEFORE = """\
 import torch
 from torch import nn
 from vllm.model_executor.layers.attention import MMEncoderAttention
@@ -34,9 +34,9 @@ class Tower(nn.Module):
 
     def forward(self, x, cu_seqlens):
         return self.attn(query=x, key=x, value=x, cu_seqlens=cu_seqlens, max_seqlen=self.longest(cu_seqlens))
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 import torch
 from torch import nn
 from vllm.model_executor.layers.attention import MMEncoderAttention
@@ -58,7 +58,7 @@ class Tower(nn.Module):
 
     def forward(self, x, cu_seqlens):
         return self.attn(query=x, key=x, value=x, cu_seqlens=cu_seqlens, max_seqlen=self.longest(cu_seqlens))
-'''
+"""
 
 
 def plan(run: Plan) -> None:
@@ -85,7 +85,8 @@ def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:
             node,
             Severity.WARNING,
             f"{ast.unparse(node)} reaches attention as max_seqlen, and cannot be shown to be a tensor",
-            "MMEncoderAttention's flash and Triton paths call max_seqlen.item(): pass a tensor of one number, on any device.",
+            "MMEncoderAttention's flash and Triton paths call max_seqlen.item(): pass a tensor of one number, on "
+            "any device.",
         )
         return
     stray = flow.stray(leaf)
@@ -95,24 +96,43 @@ def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:
             RULE,
             node,
             Severity.WARNING,
-            f"this length reaches attention as max_seqlen, and is used as a number at {other.file.path.name}:{getattr(use, 'lineno', '?')}",
+            f"this length reaches attention as max_seqlen, and is used as a number at "
+            f"{other.file.path.name}:{getattr(use, 'lineno', '?')}",
             "Give attention the tensor, (cu_seqlens[1:] - cu_seqlens[:-1]).max(), and the other use its .item().",
         )
         return
-    if "torch." in (code := as_tensor(node)) and not any(i.qualified == "torch" and i.alias == "torch" for i in file.file.imports):
-        file.find(RULE, node, Severity.WARNING, "this length is a number, and attention wants a tensor", "Wrap it in torch.tensor(..., dtype=torch.int32).")
+    if "torch." in (code := as_tensor(node)) and not any(
+        i.qualified == "torch" and i.alias == "torch" for i in file.file.imports
+    ):
+        file.find(
+            RULE,
+            node,
+            Severity.WARNING,
+            "this length is a number, and attention wants a tensor",
+            "Wrap it in torch.tensor(..., dtype=torch.int32).",
+        )
         return
-    message = "max_seqlen stays a tensor; the kernel's wrapper reads its number" if leaf.kind is Kind.ITEM else "max_seqlen is made a tensor"
+    message = (
+        "max_seqlen stays a tensor; the kernel's wrapper reads its number"
+        if leaf.kind is Kind.ITEM
+        else "max_seqlen is made a tensor"
+    )
     file.rewrite(RULE, node, message, [E.ReplaceExpression(E.Ref.of(node), code)])
 
 
 def _annotate(run: Plan, file: FilePlan, annotation: ast.expr, place: int | None, message: str) -> None:
     """`int` in an annotation becomes `torch.Tensor`; `place`: which item of a `tuple[...]` is meant."""
-    torch = next((i.alias for i in file.file.imports if i.qualified == "torch" and isinstance(i.scope, ast.Module)), None)
+    torch = next(
+        (i.alias for i in file.file.imports if i.qualified == "torch" and isinstance(i.scope, ast.Module)), None
+    )
     if torch is None or file.read_only or run.blocked(file) is not None:
         return
     if place is not None:
-        if not (isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple) and place < len(annotation.slice.elts)):
+        if not (
+            isinstance(annotation, ast.Subscript)
+            and isinstance(annotation.slice, ast.Tuple)
+            and place < len(annotation.slice.elts)
+        ):
             return
         annotation = annotation.slice.elts[place]
     for node in ast.walk(annotation):
@@ -125,8 +145,10 @@ RULE = Rule(
     name="max-seqlen",
     summary="max_seqlen reaches attention as a tensor, wherever it is computed.",
     why=(
-        "The flash and Triton paths of MMEncoderAttention call max_seqlen.item() themselves, so a Python number raises there while every SDPA "
-        "test passes. The value is followed back through names, parameters and results; what cannot be shown to be a tensor is reported."
+        "The flash and Triton paths of MMEncoderAttention call max_seqlen.item() themselves, so a Python number "
+        "raises there while every SDPA "
+        "test passes. The value is followed back through names, parameters and results; what cannot be shown to "
+        "be a tensor is reported."
     ),
     follows="vLLM 0.13.0, PR #30125",
     names=frozenset({"max_seqlen"}),

@@ -101,7 +101,8 @@ def _vllm_module(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> str | 
 
 
 def _new_home(run: Plan, module: str, name: str) -> str | None:
-    """Where the target has the name, followed release by release: a name moved where it went in one place and came in another.
+    """Where the target has the name, followed release by release: a name moved where it went in one place and
+    came in another.
 
     The same name elsewhere is not enough: models define helpers of the same names.
     """
@@ -144,7 +145,10 @@ RULE = Rule(
     code="VA601",
     name="moved-imports",
     summary="Imports follow names that moved between vLLM releases; names that are gone are reported.",
-    why="vLLM moved its attention code twice (0.14, 0.16) and much around it since. Where a name lives at the target is read from the index of its releases.",
+    why=(
+        "vLLM moved its attention code twice (0.14, 0.16) and much around it since. Where a name lives at the target "
+        "is read from the index of its releases."
+    ),
     follows="vLLM 0.14.0 and 0.16.0 (vllm.attention dissolved), and whatever else the index shows",
     names=frozenset({V.ENCODER_ATTENTION}),
     plan=plan,

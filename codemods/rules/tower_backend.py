@@ -12,7 +12,7 @@ from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 
-_BEFORE = '''\
+_BEFORE = """\
 import torch
 from torch import nn
 from vllm.attention.backends.registry import AttentionBackendEnum
@@ -36,9 +36,9 @@ class Tower(nn.Module):
 
 def build(width: int, heads: int) -> Tower:
     return Tower(width, heads)
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 import torch
 from torch import nn
 from vllm.model_executor.models.vision import get_vit_attn_backend
@@ -59,7 +59,7 @@ class Tower(nn.Module):
 
 def build(width: int, heads: int) -> Tower:
     return Tower(width, heads)
-'''
+"""
 
 
 def plan(run: Plan) -> None:
@@ -79,14 +79,16 @@ def plan(run: Plan) -> None:
                     state.statements[0],
                     Severity.ERROR,
                     f"{node.name} keeps its backend for {blocked.cls.node.name}, which is left as it is",
-                    f"Migrate {blocked.cls.node.name} first (line {blocked.node.lineno}: {blocked.check}), then run again.",
+                    f"Migrate {blocked.cls.node.name} first (line {blocked.node.lineno}: {blocked.check}), then "
+                    f"run again.",
                     covers=node,
                 )
                 continue
             for statement in state.statements:
                 _plan_statement(run, file, node, statement)
         for call in file.file.nodes[ast.Call]:
-            platform = isinstance(call, ast.Call) and "current_platform" in (run.project.vllm(file.file, call.func) or "")
+            assert isinstance(call, ast.Call)
+            platform = "current_platform" in (run.project.vllm(file.file, call.func) or "")
             if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not platform and not file.gone(call):
                 cls = file.file.class_of(call)
                 if cls is None or (cls not in attention and blocked is None):
@@ -99,7 +101,12 @@ def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast
     if any(V.vllm_call(run.project, file.file, c, V.GET_FLASH, V.UPSTREAM_FA, V.XFORMERS_AVAILABLE) for c in calls):
         kept = next((c for c in calls if V.vllm_call(run.project, file.file, c, V.GET_BACKEND)), None)
         if kept is None:
-            file.rewrite(RULE, statement, f"{cls.name}: the look-up of a flash kernel goes", [E.ReplaceStatement(E.Ref.of(statement), "")])
+            file.rewrite(
+                RULE,
+                statement,
+                f"{cls.name}: the look-up of a flash kernel goes",
+                [E.ReplaceStatement(E.Ref.of(statement), "")],
+            )
         return
     if isinstance(statement, ast.If):
         steps = [*statement.body, *statement.orelse]
@@ -134,7 +141,9 @@ def _plan_call(run: Plan, file: FilePlan, call: ast.Call) -> None:
                 "Write get_vit_attn_backend(head_size=<head size>, dtype=torch.get_default_dtype()).",
             )
             return
-        edits.append(E.ReplaceExpression(ref, f"{ast.unparse(call.func)}(head_size={size}, dtype=torch.get_default_dtype())"))
+        edits.append(
+            E.ReplaceExpression(ref, f"{ast.unparse(call.func)}(head_size={size}, dtype=torch.get_default_dtype())")
+        )
         file.rewrite(RULE, call, "the backend is looked up by head size and dtype", edits)
         return
     value = keyword(call, V.OVERRIDE)
@@ -173,8 +182,10 @@ RULE = Rule(
     name="tower-backend",
     summary="A tower's backend look-up follows the target's signature; guards around it are taken out.",
     why=(
-        "A tower still asks for the backend, because it decides whether max_seqlen is computed. From 0.15 the override is read from vLLM's "
-        "configuration and may not be passed. Guards that list the known backends reject Triton, which vLLM chooses from 0.17 on."
+        "A tower still asks for the backend, because it decides whether max_seqlen is computed. From 0.15 the "
+        "override is read from vLLM's "
+        "configuration and may not be passed. Guards that list the known backends reject Triton, which vLLM "
+        "chooses from 0.17 on."
     ),
     follows="vLLM 0.11.0 (head_size, dtype), 0.15.0 PR #31972 (override), 0.17.0 (Triton)",
     names=frozenset({V.GET_BACKEND, V.GET_FLASH, V.UPSTREAM_FA, V.OVERRIDE}),

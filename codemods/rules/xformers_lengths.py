@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
-from codemods.parsed_file import FunctionNode
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
 from codemods.rule import Example, Rule
 from codemods.uses import uses_of
 from codemods.vision_attention import vocabulary as V
 
-_BEFORE = '''\
+_BEFORE = """\
 import torch
 from torch import nn
 from vllm.attention.backends.registry import AttentionBackendEnum
@@ -55,9 +54,9 @@ class Tower(nn.Module):
     def forward(self, q, k, v, cu_seqlens):
         max_seqlen, seqlens = self.lengths(cu_seqlens)
         return self.attn(q, k, v, cu_seqlens, max_seqlen=max_seqlen, seqlens=seqlens)
-'''
+"""
 
-_AFTER = '''\
+_AFTER = """\
 import torch
 from einops import rearrange
 from torch import nn
@@ -110,20 +109,19 @@ class Tower(nn.Module):
     def forward(self, q, k, v, cu_seqlens):
         max_seqlen = self.lengths(cu_seqlens)
         return self.attn(q, k, v, cu_seqlens, max_seqlen=max_seqlen)
-'''
+"""
 
 
 def plan(run: Plan) -> None:
     for file in run.open_vision:
         if not file.edits:
             continue
-        returning: dict[ast.AST, list[ast.Return]] = {}
+        returning: dict[AnyFunction, list[ast.Return]] = {}
         for found in file.file.nodes[ast.Return]:
             function = file.file.function(found)
             if function is not None and isinstance(found, ast.Return):
                 returning.setdefault(function, []).append(found)
         for function, returns in returning.items():
-            assert isinstance(function, FunctionNode)
             if all(isinstance(r.value, ast.Tuple) for r in returns):
                 _narrow(run, file, function, returns)
 
@@ -140,15 +138,27 @@ def _narrow(run: Plan, file: FilePlan, node: AnyFunction, returns: list[ast.Retu
     unpacked: list[tuple[FilePlan, ast.Assign, ast.Tuple]] = []
     for other, call in callers:
         statement = other.file.parents[call]
-        if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Tuple)):
+        if not (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and isinstance(statement.targets[0], ast.Tuple)
+        ):
             return
         target = statement.targets[0]
-        if len(target.elts) != len(tuples[0].elts) or not all(isinstance(t, ast.Name) for t in target.elts) or other.read_only:
+        if (
+            len(target.elts) != len(tuples[0].elts)
+            or not all(isinstance(t, ast.Name) for t in target.elts)
+            or other.read_only
+        ):
             return
         unpacked.append((other, statement, target))
     if not unpacked:
         return
-    dead = [index for index in range(len(tuples[0].elts)) if all(_died(other, statement, target, index) for other, statement, target in unpacked)]
+    dead = [
+        index
+        for index in range(len(tuples[0].elts))
+        if all(_died(other, statement, target, index) for other, statement, target in unpacked)
+    ]
     if not dead or len(dead) == len(tuples[0].elts):
         return
     name = " and ".join(ast.unparse(tuples[0].elts[i]) for i in dead)
@@ -156,9 +166,17 @@ def _narrow(run: Plan, file: FilePlan, node: AnyFunction, returns: list[ast.Retu
         _shorten(file, value, dead, f"{node.name} no longer returns {name}")
     for other, _, target in unpacked:
         _shorten(other, target, dead, f"{name} is no longer unpacked")
-    if isinstance(node.returns, ast.Subscript) and isinstance(node.returns.slice, ast.Tuple) and len(node.returns.slice.elts) == len(tuples[0].elts):
+    if (
+        isinstance(node.returns, ast.Subscript)
+        and isinstance(node.returns.slice, ast.Tuple)
+        and len(node.returns.slice.elts) == len(tuples[0].elts)
+    ):
         kept = [a for i, a in enumerate(node.returns.slice.elts) if i not in dead]
-        code = ast.unparse(kept[0]) if len(kept) == 1 else f"{ast.unparse(node.returns.value)}[{', '.join(ast.unparse(a) for a in kept)}]"
+        code = (
+            ast.unparse(kept[0])
+            if len(kept) == 1
+            else f"{ast.unparse(node.returns.value)}[{', '.join(ast.unparse(a) for a in kept)}]"
+        )
         if len(kept) == 1:
             code = _tensor(run, file, kept[0], code)
         file.add(E.ReplaceExpression(E.Ref.of(node.returns), code))
@@ -188,9 +206,10 @@ def _shorten(file: FilePlan, node: ast.Tuple, dead: list[int], message: str) -> 
 RULE = Rule(
     code="VA304",
     name="xformers-lengths",
-    summary="Sequence lengths that only xFormers read are no longer computed, returned, unpacked or named by compile decorators.",
+    summary="Sequence lengths that only xFormers read are no longer computed, returned, unpacked or declared.",
     why=(
-        "vLLM 0.12 removed xFormers from vision attention. Its list of lengths came along through every forward and as a second result of "
+        "vLLM 0.12 removed xFormers from vision attention. Its list of lengths came along through every forward "
+        "and as a second result of "
         "the lengths helper. Where something else reads the list (patch embeddings do, in some models), it stays."
     ),
     follows="vLLM 0.12.0, PR #29262 (xFormers removed)",

@@ -1,1 +1,2 @@
-"""What a vision attention class is: its dispatch, layouts, heads, scale and sequence lengths, read from structure alone."""
+"""What a vision attention class is: its dispatch, layouts, heads, scale and sequence lengths, read from structure
+alone."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from codemods.parsed_file import dotted, same
 from codemods.vision_attention import layouts
@@ -26,7 +25,7 @@ class Refusal(Exception):
 
 
 OUT = "the result"
-Axes = Union[tuple[str, ...], None]
+Axes = tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Group:
     many: bool = False
 
 
-Value = Union[Tensor, Group, None]  # None: not a tensor of the attention (a number, a length, a mask)
+Value = Tensor | Group | None  # None: not a tensor of the attention (a number, a length, a mask)
 
 _NO_DROPOUT = ("0", "0.0")
 _SDPA_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
@@ -63,7 +62,7 @@ class Arm:
         self.scales: list[ast.expr | None] = []
         self.slices: set[int] = set()  # axes along which q, k or v are cut into sequences
 
-    # -- statements ------------------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------------------------
 
     def run(self, body: Sequence[ast.stmt]) -> None:
         for step in body:
@@ -100,7 +99,12 @@ class Arm:
             raise Refusal("an arm does more than attention", step)
 
     def _expression(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append" and isinstance(node.func.value, ast.Name):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "append"
+            and isinstance(node.func.value, ast.Name)
+        ):
             item = self._value(node.args[0]) if len(node.args) == 1 else None
             self.known[node.func.value.id] = Group((item,), many=True)
         elif self._value(node) is not None:
@@ -125,7 +129,7 @@ class Arm:
                 return list(value.members)
         return [None] * count
 
-    # -- expressions -----------------------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------------------------
 
     def _value(self, node: ast.expr) -> Value:
         if isinstance(node, ast.Name):
@@ -178,7 +182,10 @@ class Arm:
         if name == "zip":
             members = [self._value(a) for a in node.args]
             if any(m is not None for m in members):
-                return Group((Group(tuple(m.members[0] if isinstance(m, Group) and m.members else None for m in members)),), many=True)
+                return Group(
+                    (Group(tuple(m.members[0] if isinstance(m, Group) and m.members else None for m in members)),),
+                    many=True,
+                )
             return None
         if name == "enumerate" and node.args:
             inner = self._value(node.args[0])
@@ -202,7 +209,11 @@ class Arm:
         if isinstance(base, Group):
             if base.many:
                 return base.members[0] if base.members else None
-            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int) and node.slice.value < len(base.members):
+            if (
+                isinstance(node.slice, ast.Constant)
+                and isinstance(node.slice.value, int)
+                and node.slice.value < len(base.members)
+            ):
                 return base.members[node.slice.value]
             raise Refusal("an arm picks tensors in a way that is not understood", node)
         if base is None:
@@ -226,7 +237,7 @@ class Arm:
                 axes, position = None, position + 1
             else:
                 position += 1
-        return Tensor(base.role, tuple([*axes, *base.axes[position:]]) if axes is not None and base.axes is not None else None)
+        return Tensor(base.role, (*axes, *base.axes[position:]) if axes is not None and base.axes is not None else None)
 
     def _call(self, node: ast.Call) -> Value:
         name = V.called(node)
@@ -250,7 +261,13 @@ class Arm:
             base = base if isinstance(base, Tensor) else (self._value(node.args[0]) if node.args else None)
             if isinstance(base, Tensor):
                 if name == "split":
-                    self.slices.add(_dim(node, 2 if isinstance(node.func, ast.Attribute) and dotted(node.func.value) == "torch" else 1) or 0)
+                    self.slices.add(
+                        _dim(
+                            node,
+                            2 if isinstance(node.func, ast.Attribute) and dotted(node.func.value) == "torch" else 1,
+                        )
+                        or 0
+                    )
                 return Group((base,), many=True)
             return base
         if name in ("tuple", "list") and len(node.args) == 1:
@@ -258,7 +275,11 @@ class Arm:
         if name == "map" and len(node.args) == 2 and isinstance(node.args[0], ast.Lambda):
             raise Refusal("an arm maps its tensors through a lambda", node)
         if name in _REPEATS:  # key and value heads spread over the query heads: MMEncoderAttention does that itself
-            base = self._value(node.func.value) if isinstance(node.func, ast.Attribute) and dotted(node.func) != f"torch.{name}" else None
+            base = (
+                self._value(node.func.value)
+                if isinstance(node.func, ast.Attribute) and dotted(node.func) != f"torch.{name}"
+                else None
+            )
             base = base if isinstance(base, Tensor) else (self._value(node.args[0]) if node.args else None)
             if isinstance(base, Tensor) and base.role in ("k", "v"):
                 return base
@@ -290,7 +311,7 @@ class Arm:
             raise Refusal("an arm joins its sequences along another axis than the sequence", node)
         return tensor
 
-    # -- kernels ---------------------------------------------------------------------------------------------------------
+    # -- kernels -----------------------------------------------------------------------------------------------------
 
     def _tensors(self, node: ast.Call, names: Sequence[str]) -> tuple[dict[str, ast.expr], list[Value]]:
         """The call's arguments by name, and the values of the first three."""
@@ -319,7 +340,11 @@ class Arm:
                 values.insert(index, self._value(word_value))
         roles = [v.role if isinstance(v, Tensor) else None for v in values[:3]]
         if roles != ["q", "k", "v"]:
-            raise Refusal(f"an arm attends with {', '.join(str(r or 'something else') for r in roles)} where the flash arm has q, k, v", node)
+            raise Refusal(
+                f"an arm attends with {', '.join(str(r or 'something else') for r in roles)} where the flash arm "
+                f"has q, k, v",
+                node,
+            )
         return given, values
 
     def _sdpa(self, node: ast.Call) -> Tensor:
@@ -368,7 +393,11 @@ class Arm:
 
     def _wrapper(self, node: ast.Call, name: str) -> Tensor:
         _, _ = self._tensors(node, ("q", "k", "v", "cu_seqlens"))
-        lengths = node.args[3] if len(node.args) > 3 else next((k.value for k in node.keywords if k.arg == "cu_seqlens"), None)
+        lengths = (
+            node.args[3]
+            if len(node.args) > 3
+            else next((k.value for k in node.keywords if k.arg == "cu_seqlens"), None)
+        )
         if name == V.SDPA_WRAPPER and not same(lengths, self.cu_seqlens):
             raise Refusal("an arm attends without the cu_seqlens of the flash arm", node)
         self._scale(None)
@@ -378,7 +407,7 @@ class Arm:
         self.scales.append(None if isinstance(value, ast.Constant) and value.value is None else value)
 
 
-# -- axes --------------------------------------------------------------------------------------------------------------------
+# -- axes ------------------------------------------------------------------------------------------------------------
 
 
 def _dim(node: ast.Call, position: int) -> int | None:
@@ -403,7 +432,11 @@ def axes_after(axes: Axes, call: ast.Call) -> Axes:
         return axes
     if name == "rearrange":
         return _rearranged(axes, call)
-    arguments = list(call.args[0].elts) if len(call.args) == 1 and isinstance(call.args[0], (ast.Tuple, ast.List)) else list(call.args)
+    arguments = (
+        list(call.args[0].elts)
+        if len(call.args) == 1 and isinstance(call.args[0], (ast.Tuple, ast.List))
+        else list(call.args)
+    )
     numbers = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, int) else _negative(a) for a in arguments]
     if call.keywords or any(n is None for n in numbers):
         return None

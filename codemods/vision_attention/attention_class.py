@@ -9,8 +9,8 @@ from codemods.parsed_file import ParsedFile, parameters, self_attribute
 from codemods.project import AnyFunction, Class, Project
 from codemods.target import Target
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vision_attention.arms import Refusal
+from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vision_attention.chain import Chain, describe, find_chains, is_flash, is_xformers
 from codemods.vision_attention.heads import Heads, heads
 
@@ -44,7 +44,9 @@ def attention_classes(project: Project, file: ParsedFile, target: Target) -> lis
     found: list[AttentionClass | RefusedClass] = []
     for node in file.class_nodes:
         cls = Class(file, node)
-        chains = [(f, c) for f in node.body if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)) for c in find_chains(f)]
+        chains = [
+            (f, c) for f in node.body if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)) for c in find_chains(f)
+        ]
         if not chains:
             stray = _dispatches_otherwise(project, file, cls)
             if stray is not None:
@@ -66,7 +68,9 @@ def attention_classes(project: Project, file: ParsedFile, target: Target) -> lis
     return [c if isinstance(c, RefusedClass) else RefusedClass(c.cls, why, c.cls.node) for c in found]
 
 
-def _accepted(project: Project, file: ParsedFile, cls: Class, function: AnyFunction, statement: ast.If, target: Target) -> AttentionClass:
+def _accepted(
+    project: Project, file: ParsedFile, cls: Class, function: AnyFunction, statement: ast.If, target: Target
+) -> AttentionClass:
     constructor = cls.own("__init__")
     if constructor is None:
         raise Refusal("the class has no constructor of its own to build MMEncoderAttention in", cls.node)
@@ -76,24 +80,40 @@ def _accepted(project: Project, file: ParsedFile, cls: Class, function: AnyFunct
         raise Refusal("max_seqlen is not given to the flash kernel", statement)
     found = heads(cls.node, constructor, chain, state)
     if not target.honours_scale and not found.default_scale:
-        raise Refusal("the scale cannot be shown to be head_size**-0.5, and MMEncoderAttention ignores scale at this target", chain.scale or statement)
+        raise Refusal(
+            "the scale cannot be shown to be head_size**-0.5, and MMEncoderAttention ignores scale at this target",
+            chain.scale or statement,
+        )
     if chain.unscaled_arm and not found.default_scale:
-        raise Refusal("the flash arm is given a scale that is not provably head_size**-0.5, another arm is given none", chain.scale or statement)
+        raise Refusal(
+            "the flash arm is given a scale that is not provably head_size**-0.5, another arm is given none",
+            chain.scale or statement,
+        )
     family = [*project.bases(cls), *project.subclasses.get(cls.qualified, [])]
-    used = {name for member in family for inner in member.file.below(member.node) if (name := self_attribute(inner)) is not None}
+    used = {
+        name
+        for member in family
+        for inner in member.file.below(member.node)
+        if (name := self_attribute(inner)) is not None
+    }
     op = next((name for name in _OP_NAMES if name not in used), None)
     if op is None:
         raise Refusal("no attribute name is free for MMEncoderAttention", cls.node)
     _check_other_reads(project, cls, constructor, state, statement)
-    return AttentionClass(cls, constructor, chain, state, found, op, any(a.arg == "prefix" for a in parameters(constructor)))
+    return AttentionClass(
+        cls, constructor, chain, state, found, op, any(a.arg == "prefix" for a in parameters(constructor))
+    )
 
 
 # attributes that MMEncoderAttention has too, in every release from 0.13 on
 RETARGETED = ("attn_backend", "is_flash_attn_backend")
 
 
-def _check_other_reads(project: Project, cls: Class, constructor: AnyFunction, state: BackendState, chain: ast.If) -> None:
-    """What goes with the dispatch may not be read elsewhere, unless a method reads what MMEncoderAttention has as well."""
+def _check_other_reads(
+    project: Project, cls: Class, constructor: AnyFunction, state: BackendState, chain: ast.If
+) -> None:
+    """What goes with the dispatch may not be read elsewhere, unless a method reads what MMEncoderAttention has as
+    well."""
     inside = {id(node) for statement in (*state.statements, chain) for node in ast.walk(statement)}
     in_constructor = {id(node) for node in cls.file.below(constructor)}
     for node in cls.file.below(cls.node):
@@ -111,9 +131,16 @@ def _check_other_reads(project: Project, cls: Class, constructor: AnyFunction, s
                 raise Refusal(f"its subclass {sub.node.name} uses self.{self_attribute(node)}", node)
     for file in project.files:
         for node in file.nodes[ast.Attribute]:
-            if isinstance(node, ast.Attribute) and node.attr in state.names and isinstance(node.ctx, ast.Load) and self_attribute(node) is None:
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr in state.names
+                and isinstance(node.ctx, ast.Load)
+                and self_attribute(node) is None
+            ):
                 if any(c.qualified == cls.qualified for c in project.instances(file, node.value)):
-                    raise Refusal(f"{ast.unparse(node)} reads it from outside ({file.path.name}:{node.lineno})", cls.node)
+                    raise Refusal(
+                        f"{ast.unparse(node)} reads it from outside ({file.path.name}:{node.lineno})", cls.node
+                    )
 
 
 def _dispatches_otherwise(project: Project, file: ParsedFile, cls: Class) -> ast.AST | None:
@@ -123,9 +150,12 @@ def _dispatches_otherwise(project: Project, file: ParsedFile, cls: Class) -> ast
     kernels = {
         name
         for statement in (state.statements if state is not None else ())
-        if isinstance(statement, ast.Assign) and any(V.vllm_call(project, file, n, V.GET_FLASH) for n in ast.walk(statement.value))
+        if isinstance(statement, ast.Assign)
+        and any(V.vllm_call(project, file, n, V.GET_FLASH) for n in ast.walk(statement.value))
         for target in ast.walk(statement)
-        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store) and (name := self_attribute(target)) not in (None, *RETARGETED)
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.ctx, ast.Store)
+        and (name := self_attribute(target)) not in (None, *RETARGETED)
     }
     chosen = {id(n) for s in (state.statements if state is not None else ()) for n in ast.walk(s)}
     for node in file.below(cls.node):

@@ -32,7 +32,8 @@ def backend_state(project: Project, file: ParsedFile, constructor: AnyFunction) 
     entering = {
         a.arg
         for a in parameters(constructor)
-        if a.arg in V.BACKEND_PARAMETERS and a.arg != V.OVERRIDE or (a.arg not in V.BACKEND_PARAMETERS and a.annotation is not None and _is_enum(project, file, a.annotation))
+        if (a.arg in V.BACKEND_PARAMETERS and a.arg != V.OVERRIDE)
+        or (a.arg not in V.BACKEND_PARAMETERS and a.annotation is not None and _is_enum(project, file, a.annotation))
     }
     names |= entering
     if not entering and not set(project.aliases(file)) & {*_RESOLVERS, *V.ENUMS} and not V.DOTTED.search(file.text):
@@ -56,7 +57,11 @@ def backend_state(project: Project, file: ParsedFile, constructor: AnyFunction) 
 
 
 def _is_enum(project: Project, file: ParsedFile, annotation: ast.expr) -> bool:
-    return any(V.last(project.vllm(file, node, node)) in V.ENUMS for node in ast.walk(annotation) if V.may_mean(project, file, node, V.ENUMS))
+    return any(
+        V.last(project.vllm(file, node, node)) in V.ENUMS
+        for node in ast.walk(annotation)
+        if V.may_mean(project, file, node, V.ENUMS)
+    )
 
 
 def _targets(statement: ast.stmt) -> set[str]:
@@ -106,7 +111,8 @@ def _chooses(project: Project, file: ParsedFile, statement: ast.stmt, names: set
 
 
 def _asks_only_for_backend(project: Project, file: ParsedFile, test: ast.expr, names: set[str]) -> bool:
-    """A test of held choices, enum members and the platform; anything else in it means more than a choice of backend."""
+    """A test of held choices, enum members and the platform; anything else in it means more than a choice of
+    backend."""
     for node in ast.walk(test):
         name = node.id if isinstance(node, ast.Name) else self_attribute(node)
         if name is None or name in names or name == "self":
@@ -126,7 +132,12 @@ def _is_choice(project: Project, file: ParsedFile, value: ast.expr, names: set[s
         return name in names or V.is_backend_enum(project, file, value)
     if isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.IfExp)):
         return all(
-            name in names or any(V.is_backend_enum(project, file, n) for n in ast.walk(value) if isinstance(n, ast.Attribute) and _root(n) == name)
+            name in names
+            or any(
+                V.is_backend_enum(project, file, n)
+                for n in ast.walk(value)
+                if isinstance(n, ast.Attribute) and _root(n) == name
+            )
             for name in _reads(value)
         )
     return False
@@ -143,7 +154,11 @@ def _root(node: ast.AST) -> str | None:
 
 
 def _logs(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and (dotted(statement.value.func) or "").startswith("logger.")
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and (dotted(statement.value.func) or "").startswith("logger.")
+    )
 
 
 def is_backend_test(project: Project, file: ParsedFile, test: ast.expr, names: frozenset[str]) -> bool:

@@ -1,7 +1,9 @@
-"""Hand-written dispatch over attention kernels in a method: recognised by structure, or refused with the check that failed.
+"""Hand-written dispatch over attention kernels in a method: recognised by structure, or refused with the check that
+failed.
 
 A chain is one outermost `if` whose arms all compute self-attention of the same q, k, v within the same `cu_seqlens`: a
-packed variable-length flash kernel, a loop of SDPA calls, xFormers, or vLLM's wrappers of these; `else: raise` may follow.
+packed variable-length flash kernel, a loop of SDPA calls, xFormers, or vLLM's wrappers of these; `else: raise` may
+follow.
 """
 
 from __future__ import annotations
@@ -44,7 +46,18 @@ class _Arm:
     kernels: list[ast.Call] = field(default_factory=list)
 
 
-_FLASH_PARAMETERS = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", "dropout_p", "softmax_scale", "causal")
+_FLASH_PARAMETERS = (
+    "q",
+    "k",
+    "v",
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+    "max_seqlen_q",
+    "max_seqlen_k",
+    "dropout_p",
+    "softmax_scale",
+    "causal",
+)
 _WRAPPER_PARAMETERS = ("q", "k", "v", "cu_seqlens", "max_seqlen", "batch_size", "is_rocm_aiter", "use_upstream_fa")
 _HARMLESS: dict[str, tuple[str, ...]] = {
     "dropout_p": ("0", "0.0"),
@@ -122,7 +135,9 @@ def _arms(statement: ast.If) -> list[_Arm]:
     return arms
 
 
-def describe(project: Project, file: ParsedFile, function: AnyFunction, statement: ast.If, backend: frozenset[str]) -> Chain:
+def describe(
+    project: Project, file: ParsedFile, function: AnyFunction, statement: ast.If, backend: frozenset[str]
+) -> Chain:
     """What a chain computes. `backend`: attributes of self (and local names) that hold the choice of a backend.
 
     Raises Refusal with the first check that fails.
@@ -135,7 +150,9 @@ def describe(project: Project, file: ParsedFile, function: AnyFunction, statemen
     if len(flash) != 1:
         raise Refusal("more than one arm calls a flash kernel", statement)
     found = _flash_arm(file, function, statement, flash[0])
-    checked = [run for arm in arms if arm is not flash[0] and (run := _check_arm(file, arm, found, statement)) is not None]
+    checked = [
+        run for arm in arms if arm is not flash[0] and (run := _check_arm(file, arm, found, statement)) is not None
+    ]
     if found.entry.order_unknown:
         cut = {axis for run in checked for axis in run.slices}
         if cut == {0}:
@@ -213,7 +230,21 @@ def _flash_arm(file: ParsedFile, function: AnyFunction, statement: ast.If, arm: 
     rebound = (written - {result} - kept) & after
     if rebound:
         raise Refusal(f"{sorted(rebound)[0]} is set in an arm and used after it", statement)
-    return Chain(function, statement, tensors[0].base, tensors[1].base, tensors[2].base, cu, longest, scale, entry, result, exit_, hoisted, result_axes)
+    return Chain(
+        function,
+        statement,
+        tensors[0].base,
+        tensors[1].base,
+        tensors[2].base,
+        cu,
+        longest,
+        scale,
+        entry,
+        result,
+        exit_,
+        hoisted,
+        result_axes,
+    )
 
 
 def _ignorable(step: ast.stmt) -> bool:
@@ -237,7 +268,10 @@ def _only_contiguous(step: ast.stmt) -> bool:
     if not pairs:
         return False
     values = [(name, layouts.evaluate(value, {})) for name, value in pairs]
-    return all(v is not None and v.base == name and all(layouts.operation(o) == "contiguous" for o in v.operations) for name, v in values)
+    return all(
+        v is not None and v.base == name and all(layouts.operation(o) == "contiguous" for o in v.operations)
+        for name, v in values
+    )
 
 
 def _assignments(step: ast.stmt) -> list[tuple[str, ast.expr]] | None:
@@ -252,13 +286,23 @@ def _assignments(step: ast.stmt) -> list[tuple[str, ast.expr]] | None:
     if not isinstance(target, ast.Tuple) or not all(isinstance(t, ast.Name) for t in target.elts):
         return None
     names = [t.id for t in target.elts if isinstance(t, ast.Name)]
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("tuple", "list") and len(value.args) == 1:
+    if (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Name)
+        and value.func.id in ("tuple", "list")
+        and len(value.args) == 1
+    ):
         value = value.args[0]
     if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
         return list(zip(names, value.elts))
     if isinstance(value, (ast.GeneratorExp, ast.ListComp)) and len(value.generators) == 1:
         over = value.generators[0]
-        if isinstance(over.target, ast.Name) and isinstance(over.iter, (ast.Tuple, ast.List)) and not over.ifs and len(over.iter.elts) == len(names):
+        if (
+            isinstance(over.target, ast.Name)
+            and isinstance(over.iter, (ast.Tuple, ast.List))
+            and not over.ifs
+            and len(over.iter.elts) == len(names)
+        ):
             return [(name, _substituted(value.elt, over.target.id, item)) for name, item in zip(names, over.iter.elts)]
     if isinstance(value, ast.Call):
         return [(name, value) for name in names]
@@ -275,10 +319,15 @@ def _substituted(node: ast.expr, name: str, item: ast.expr) -> ast.expr:
 
 
 def _kernel_arguments(kernel: ast.Call, wrapper: bool) -> dict[str, ast.expr]:
-    names = _WRAPPER_PARAMETERS if wrapper else _FLASH_PARAMETERS
+    names: tuple[str, ...] = _WRAPPER_PARAMETERS if wrapper else _FLASH_PARAMETERS
     if any(isinstance(a, ast.Starred) for a in kernel.args) or any(k.arg is None for k in kernel.keywords):
         raise Refusal("the flash kernel's arguments are not written out", kernel)
-    if not wrapper and len(kernel.args) >= 7 and same(kernel.args[3], kernel.args[5]) and same(kernel.args[4], kernel.args[6]):
+    if (
+        not wrapper
+        and len(kernel.args) >= 7
+        and same(kernel.args[3], kernel.args[5])
+        and same(kernel.args[4], kernel.args[6])
+    ):
         # vLLM's own build of the kernel takes max_seqlen_q, cu_seqlens_q, max_seqlen_k, cu_seqlens_k in turn
         names = ("q", "k", "v", "max_seqlen_q", "cu_seqlens_q", "max_seqlen_k", "cu_seqlens_k")
     if len(kernel.args) > len(names):
@@ -289,7 +338,10 @@ def _kernel_arguments(kernel: ast.Call, wrapper: bool) -> dict[str, ast.expr]:
     for name, value in given.items():
         if name in _HARMLESS:
             if ast.unparse(value) not in _HARMLESS[name]:
-                raise Refusal(f"the flash kernel is called with {name}={ast.unparse(value)}, which MMEncoderAttention has not", value)
+                raise Refusal(
+                    f"the flash kernel is called with {name}={ast.unparse(value)}, which MMEncoderAttention has not",
+                    value,
+                )
         elif name not in known:
             raise Refusal(f"the flash kernel is called with {name}=, which MMEncoderAttention has not", value)
     return given
@@ -330,9 +382,15 @@ def _loaded_after(file: ParsedFile, function: AnyFunction, statement: ast.stmt) 
     return names
 
 
-def _result(file: ParsedFile, function: AnyFunction, statement: ast.If, arm: _Arm, values: dict[str, layouts.Value | None]) -> tuple[str, layouts.Value]:
+def _result(
+    file: ParsedFile, function: AnyFunction, statement: ast.If, arm: _Arm, values: dict[str, layouts.Value | None]
+) -> tuple[str, layouts.Value]:
     after = _loaded_after(file, function, statement)
-    found = [(name, value) for name, value in values.items() if value is not None and value.base == layouts.KERNEL and name in after]
+    found = [
+        (name, value)
+        for name, value in values.items()
+        if value is not None and value.base == layouts.KERNEL and name in after
+    ]
     if len(found) != 1:
         if any(isinstance(s, ast.Return) for s in arm.body):
             raise Refusal("an arm returns instead of setting a result", statement)
@@ -354,7 +412,11 @@ def _exit(file: ParsedFile, value: layouts.Value, entry: layouts.Entry, wrapper:
 def _result_axes(value: layouts.Value, entry: layouts.Entry, wrapper: bool) -> Axes:
     axes: Axes = ("s", "b", "(h d)") if wrapper else ("s", "h", "d") if entry.packed else ("(b s)", "h", "d")
     for call in value.operations:
-        if layouts.operation(call) in ("view", "reshape") and layouts.unpacks(call, entry) and axes == ("(b s)", "h", "d"):
+        if (
+            layouts.operation(call) in ("view", "reshape")
+            and layouts.unpacks(call, entry)
+            and axes == ("(b s)", "h", "d")
+        ):
             axes = ("b", "s", "h", "d")
         else:
             axes = axes_after(axes, call)
@@ -372,7 +434,9 @@ def rearrange_name(file: ParsedFile) -> str:
     return "rearrange"
 
 
-def _hoisted(local: dict[str, ast.stmt], wanted: list[ast.expr | None], kernel: ast.Call, stores_in_arm: set[str]) -> tuple[ast.stmt, ...]:
+def _hoisted(
+    local: dict[str, ast.stmt], wanted: list[ast.expr | None], kernel: ast.Call, stores_in_arm: set[str]
+) -> tuple[ast.stmt, ...]:
     """Statements of the arm that compute what the kernel's lengths need, in order."""
     needed: list[ast.stmt] = []
     names = {n for node in wanted if node is not None for n in loads(node)}
@@ -410,7 +474,10 @@ def _check_arm(file: ParsedFile, arm: _Arm, chain: Chain, statement: ast.If) -> 
     if "xformers" not in kinds and not lengths & read and not chain.hoisted:
         raise Refusal("an arm attends without the cu_seqlens of the flash arm", where)
     axes = None if chain.entry.order_unknown else chain.entry.axes
-    run = Arm({name: Tensor(role, axes) for name, role in ((chain.query, "q"), (chain.key, "k"), (chain.value, "v"))}, chain.cu_seqlens)
+    run = Arm(
+        {name: Tensor(role, axes) for name, role in ((chain.query, "q"), (chain.key, "k"), (chain.value, "v"))},
+        chain.cu_seqlens,
+    )
     run.run(arm.body)
     found = run.known.get(chain.result)
     if not isinstance(found, Tensor) or found.role != OUT:

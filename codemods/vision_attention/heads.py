@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from codemods.parsed_file import dotted, keyword, self_attribute
 from codemods.vision_attention import layouts
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.backend import BackendState
 from codemods.vision_attention.arms import Refusal
+from codemods.vision_attention.backend import BackendState
 from codemods.vision_attention.chain import Chain
 
 
@@ -27,7 +27,9 @@ class Heads:
     default_scale: bool
 
 
-def heads(cls: ast.ClassDef, constructor: ast.FunctionDef | ast.AsyncFunctionDef, chain: Chain, state: BackendState) -> Heads:
+def heads(
+    cls: ast.ClassDef, constructor: ast.FunctionDef | ast.AsyncFunctionDef, chain: Chain, state: BackendState
+) -> Heads:
     """The class's heads. Raises Refusal where two readings are possible or nothing proves one."""
     assigned = _assigned(constructor)
     shapes = list(_shapes(cls))
@@ -52,7 +54,11 @@ def _assigned(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, 
 def _changed(cls: ast.ClassDef) -> set[str]:
     """Attributes of self that are set more than once in the class."""
     seen: list[str] = [
-        name for node in ast.walk(cls) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and (name := self_attribute(node)) is not None
+        name
+        for node in ast.walk(cls)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and (name := self_attribute(node)) is not None
     ]
     return {name for name in seen if seen.count(name) > 1}
 
@@ -64,7 +70,11 @@ def _shapes(cls: ast.ClassDef) -> list[tuple[str | None, str | None, str | None]
         if isinstance(node, ast.Call):
             name = layouts.operation(node)
             if name in ("view", "reshape"):
-                arguments = list(node.args[0].elts) if len(node.args) == 1 and isinstance(node.args[0], (ast.Tuple, ast.List)) else node.args
+                arguments = (
+                    list(node.args[0].elts)
+                    if len(node.args) == 1 and isinstance(node.args[0], (ast.Tuple, ast.List))
+                    else node.args
+                )
                 found += _last_two(dotted(node.func.value), arguments)  # type: ignore[attr-defined]
             elif name == "rearrange":
                 sides = layouts.pattern(node)
@@ -73,7 +83,11 @@ def _shapes(cls: ast.ClassDef) -> list[tuple[str | None, str | None, str | None]
                     pair = (given.get(sides[1][-2]), given.get(sides[1][-1]))
                     if any(pair):
                         found.append((dotted(node.args[0]), *pair))
-            elif V.called(node) in ("unflatten",) and len(node.args) == 2 and isinstance(node.args[1], (ast.Tuple, ast.List)):
+            elif (
+                V.called(node) in ("unflatten",)
+                and len(node.args) == 2
+                and isinstance(node.args[1], (ast.Tuple, ast.List))
+            ):
                 found += _last_two(None, list(node.args[1].elts))
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and len(node.value.elts) >= 3:
             found += _last_two(None, list(node.value.elts))
@@ -87,7 +101,12 @@ def _last_two(tensor: str | None, arguments: list[ast.expr]) -> list[tuple[str |
     return [(tensor, pair[0], pair[1])] if len(pair) == 2 and pair[0] and pair[1] else []
 
 
-def _size(constructor: ast.FunctionDef | ast.AsyncFunctionDef, shapes: list[tuple[str | None, str | None, str | None]], assigned: dict[str, ast.expr], state: BackendState) -> str:
+def _size(
+    constructor: ast.FunctionDef | ast.AsyncFunctionDef,
+    shapes: list[tuple[str | None, str | None, str | None]],
+    assigned: dict[str, ast.expr],
+    state: BackendState,
+) -> str:
     given = {
         name
         for call in state.calls
@@ -99,14 +118,26 @@ def _size(constructor: ast.FunctionDef | ast.AsyncFunctionDef, shapes: list[tupl
             return candidates.pop()
         if len(candidates) > 1:
             raise Refusal(f"the head size is not one attribute ({', '.join(sorted(candidates))})", constructor)
-    computed = {name for name, value in assigned.items() if (by := _divided(value)) is not None and "head" in ast.unparse(by) and not _by_ranks(by, assigned)}
+    computed = {
+        name
+        for name, value in assigned.items()
+        if (by := _divided(value)) is not None and "head" in ast.unparse(by) and not _by_ranks(by, assigned)
+    }
     if len(computed) == 1:
         return computed.pop()
     raise Refusal("the head size is not an attribute of self that can be told", constructor)
 
 
-def _count(shapes: list[tuple[str | None, str | None, str | None]], assigned: dict[str, ast.expr], size: str, constructor: ast.AST, chain: Chain) -> str:
-    per_rank = {name for name, value in assigned.items() if (by := _divided(value)) is not None and _by_ranks(by, assigned)}
+def _count(
+    shapes: list[tuple[str | None, str | None, str | None]],
+    assigned: dict[str, ast.expr],
+    size: str,
+    constructor: ast.AST,
+    chain: Chain,
+) -> str:
+    per_rank = {
+        name for name, value in assigned.items() if (by := _divided(value)) is not None and _by_ranks(by, assigned)
+    }
     seen = {count for tensor, count, of in shapes if count and of in (size, None) and tensor in (chain.query, None)}
     seen = seen or {count for _, count, of in shapes if count and of in (size, None)}
     if len(seen) > 1:
@@ -134,7 +165,9 @@ def _spread(chain: Chain) -> bool:
         if isinstance(statement, ast.Assign) and statement.lineno < chain.statement.lineno:
             names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
             calls = {V.called(n) or "" for n in ast.walk(statement.value) if isinstance(n, ast.Call)}
-            if names & {chain.key, chain.value} and any(word in call for call in calls for word in ("repeat", "expand", "tile")):
+            if names & {chain.key, chain.value} and any(
+                word in call for call in calls for word in ("repeat", "expand", "tile")
+            ):
                 return True
     return False
 
@@ -166,7 +199,17 @@ def is_default_scale(value: ast.expr, size: str) -> bool:
     """Whether an expression reads as head_size**-0.5 (`size`: the head size's attribute)."""
     text = ast.unparse(value).replace(" ", "").replace("math.", "").replace("np.", "").replace("torch.", "")
     spellings = (f"self.{size}", size)
-    forms = ("{0}**-0.5", "{0}**(-0.5)", "1/sqrt({0})", "1.0/sqrt({0})", "1/{0}**0.5", "1.0/{0}**0.5", "1.0/({0}**0.5)", "1/({0}**0.5)", "pow({0},-0.5)")
+    forms = (
+        "{0}**-0.5",
+        "{0}**(-0.5)",
+        "1/sqrt({0})",
+        "1.0/sqrt({0})",
+        "1/{0}**0.5",
+        "1.0/{0}**0.5",
+        "1.0/({0}**0.5)",
+        "1/({0}**0.5)",
+        "pow({0},-0.5)",
+    )
     return any(text == form.format(s) for form in forms for s in spellings)
 
 
@@ -174,7 +217,9 @@ def _scale(cls: ast.ClassDef, chain: Chain, size: str, assigned: dict[str, ast.e
     default = f"self.{size}**-0.5"
     changed = _changed(cls)
     if chain.scale is None:
-        own = next((name for name, value in assigned.items() if is_default_scale(value, size) and name not in changed), None)
+        own = next(
+            (name for name, value in assigned.items() if is_default_scale(value, size) and name not in changed), None
+        )
         return (f"self.{own}" if own else default), True
     name = self_attribute(chain.scale)
     if name is not None and name in changed:
@@ -183,6 +228,8 @@ def _scale(cls: ast.ClassDef, chain: Chain, size: str, assigned: dict[str, ast.e
         return f"self.{name}", is_default_scale(assigned[name], size)
     if is_default_scale(chain.scale, size):
         return default, True
-    if all(isinstance(n, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)) for n in ast.walk(chain.scale)):
+    if all(
+        isinstance(n, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)) for n in ast.walk(chain.scale)
+    ):
         return ast.unparse(chain.scale), False
     raise Refusal("the scale given to the flash kernel is not known in the constructor", chain.scale)

@@ -29,7 +29,13 @@ def operation(call: ast.Call) -> str | None:
     """The name of a view operation (`rearrange`, `reshape`, ...), or None."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS:
         return call.func.attr
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    name = (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
     return "rearrange" if name == "rearrange" and len(call.args) >= 2 else None
 
 
@@ -150,7 +156,12 @@ def entry(value: Value) -> Entry | None:
     if name == "squeeze" and arguments == ["0"]:
         return Entry(packed=False)
     if name in ("reshape", "view") and len(arguments) == 3:
-        whole_heads = arguments[1:] in (["_.shape[2]", "_.shape[3]"], ["_.shape[-2]", "_.shape[-1]"], ["_.size(2)", "_.size(3)"], ["_.size(-2)", "_.size(-1)"])
+        whole_heads = arguments[1:] in (
+            ["_.shape[2]", "_.shape[3]"],
+            ["_.shape[-2]", "_.shape[-1]"],
+            ["_.size(2)", "_.size(3)"],
+            ["_.size(-2)", "_.size(-1)"],
+        )
         if whole_heads:  # naming axes 2 and 3 proves four axes, the first two of them merged
             factors = re.fullmatch(r"(\w+) \* _\.(?:shape\[1\]|size\(1\))", arguments[0])
             return Entry(packed=False, batch=factors.group(1) if factors else None, order_unknown=True)
@@ -165,7 +176,8 @@ class Exit:
 
 
 def unpacks(call: ast.Call, entry: Entry) -> bool:
-    """Whether `view(batch, -1, heads, head_dim)` undoes the packing: its first size is the one the packing merged first."""
+    """Whether `view(batch, -1, heads, head_dim)` undoes the packing: its first size is the one the packing merged
+    first."""
     arguments = _arguments(call, KERNEL)
     return len(arguments) == 4 and arguments[1] == "-1" and entry.batch is not None and arguments[0] == entry.batch
 
@@ -191,7 +203,9 @@ def exit_layout(value: Value, entry: Entry, rearrange: str) -> Exit | None:
         left = ["b", "s", *sides[0][1:]]
         if left == sides[1]:
             return Exit(_replay("{x}", rest))
-        kept = "".join(f", {k.arg}={ast.unparse(k.value)}" for k in first_call.keywords if k.arg not in ("b", "s", None))
+        kept = "".join(
+            f", {k.arg}={ast.unparse(k.value)}" for k in first_call.keywords if k.arg not in ("b", "s", None)
+        )
         start = f'{rearrange}({{x}}, "{" ".join(left)} -> {" ".join(sides[1])}"{kept})'
         return Exit(_replay(start, rest))
     arguments = _arguments(first_call, KERNEL)
@@ -207,9 +221,14 @@ def _replay(start: str, operations: list[ast.Call]) -> str:
     for call in operations:
         name = operation(call)
         if name == "rearrange":
-            arguments = ", ".join([ast.unparse(a).replace("'", '"') for a in call.args[1:]] + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords])
+            arguments = ", ".join(
+                [ast.unparse(a).replace("'", '"') for a in call.args[1:]]
+                + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords]
+            )
             code = f"{ast.unparse(call.func)}({code}, {arguments})"
         else:
-            arguments = ", ".join([ast.unparse(a) for a in call.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords])
+            arguments = ", ".join(
+                [ast.unparse(a) for a in call.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords]
+            )
             code = f"{code}.{name}({arguments})"
     return "" if code == "{x}" else code

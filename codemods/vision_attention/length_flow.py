@@ -1,4 +1,5 @@
-"""Where the max_seqlen that attention gets comes from, followed backwards through names, parameters, results and files."""
+"""Where the max_seqlen that attention gets comes from, followed backwards through names, parameters, results and
+files."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class LengthFlow:
     run: Plan
     leaves: list[Leaf] = field(default_factory=list)
     parameters: list[Variable] = field(default_factory=list)  # parameters that carry it
-    results: list[tuple[FilePlan, AnyFunction, int | None]] = field(default_factory=list)  # functions that return it, and at which place
+    results: list[tuple[FilePlan, AnyFunction, int | None]] = field(
+        default_factory=list
+    )  # functions that return it, and at which place
     _seen: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -59,13 +62,22 @@ class LengthFlow:
         if name is None or cls is None or not self.run.project.aliases(file.file).get(V.ENCODER_ATTENTION):
             return False
         return any(
-            isinstance(node, ast.Assign) and any(self_attribute(t) == name for t in node.targets) and V.vllm_call(self.run.project, file.file, node.value, V.ENCODER_ATTENTION)
+            isinstance(node, ast.Assign)
+            and any(self_attribute(t) == name for t in node.targets)
+            and V.vllm_call(self.run.project, file.file, node.value, V.ENCODER_ATTENTION)
             for node in file.file.below(cls)
         )
 
-    # -- backwards -------------------------------------------------------------------------------------------------------
+    # -- backwards ---------------------------------------------------------------------------------------------------
 
-    def _expression(self, file: FilePlan, function: AnyFunction, node: ast.expr, path: tuple[Variable, ...], place: int | None = None) -> None:
+    def _expression(
+        self,
+        file: FilePlan,
+        function: AnyFunction,
+        node: ast.expr,
+        path: tuple[Variable, ...],
+        place: int | None = None,
+    ) -> None:
         """Follow an expression; `place`: the item of the tuple that it gives, None for the value itself."""
         key = id(node)
         if key in self._seen and place is None:
@@ -81,7 +93,11 @@ class LengthFlow:
         elif isinstance(node, ast.Call) and (reached := self.run.reached(node)) is not None:
             self.results.append((self.run.of(reached.file), reached.node, place))
             for inner in reached.file.below(reached.node):
-                if isinstance(inner, ast.Return) and inner.value is not None and reached.file.function(inner) is reached.node:
+                if (
+                    isinstance(inner, ast.Return)
+                    and inner.value is not None
+                    and reached.file.function(inner) is reached.node
+                ):
                     self._expression(self.run.of(reached.file), reached.node, inner.value, path, place)
         else:
             found = kind(node) if place is None else Kind.UNKNOWN
@@ -118,13 +134,18 @@ class LengthFlow:
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {"torch"}
         roots = []
         for name in names:
-            values = [v for s in file.file.below(function) if getattr(s, "lineno", 0) < node.lineno for v, _ in _assigned(s, name)]
+            values = [
+                v
+                for s in file.file.below(function)
+                if getattr(s, "lineno", 0) < node.lineno
+                for v, _ in _assigned(s, name)
+            ]
             if values:
                 text = ast.unparse(values[-1])
                 roots.append(text.startswith(("np.", "numpy.")) and ".from_numpy" not in text)
         return bool(roots) and all(roots)
 
-    # -- other uses ------------------------------------------------------------------------------------------------------
+    # -- other uses --------------------------------------------------------------------------------------------------
 
     def stray(self, leaf: Leaf) -> tuple[FilePlan, ast.AST] | None:
         """A use of the length, on its way to attention, that wants a number."""
@@ -136,14 +157,21 @@ class LengthFlow:
             if leaf.node not in file.file.below(function):
                 continue
             for other, call, reached in self.run.calls():
-                if reached is not None and reached.node is function and id(call) not in self._seen and not isinstance(other.file.parents[call], ast.Expr):
+                if (
+                    reached is not None
+                    and reached.node is function
+                    and id(call) not in self._seen
+                    and not isinstance(other.file.parents[call], ast.Expr)
+                ):
                     return other, call
         return None
 
 
 def _asks_for_none(file: FilePlan, use: ast.Name) -> bool:
     above = file.file.parents[use]
-    return isinstance(above, ast.Compare) and all(isinstance(c, ast.Constant) and c.value is None for c in above.comparators)
+    return isinstance(above, ast.Compare) and all(
+        isinstance(c, ast.Constant) and c.value is None for c in above.comparators
+    )
 
 
 def _assigned(statement: ast.AST, name: str) -> Iterator[tuple[ast.expr, int | None]]:
@@ -156,5 +184,7 @@ def _assigned(statement: ast.AST, name: str) -> Iterator[tuple[ast.expr, int | N
                 for place, item in enumerate(target.elts):
                     if isinstance(item, ast.Name) and item.id == name:
                         yield statement.value, place
-    elif isinstance(statement, ast.NamedExpr) and isinstance(statement.target, ast.Name) and statement.target.id == name:
+    elif (
+        isinstance(statement, ast.NamedExpr) and isinstance(statement.target, ast.Name) and statement.target.id == name
+    ):
         yield statement.value, None

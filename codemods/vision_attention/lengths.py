@@ -49,7 +49,11 @@ def tensor_inside(node: ast.expr) -> ast.expr | None:
         inner = function.value
     elif isinstance(function, ast.Name) and function.id == "int" and len(node.args) == 1:
         inner = tensor_inside(node.args[0]) or node.args[0]
-    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in ("cpu", "to", "int", "long"):
+    while (
+        isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr in ("cpu", "to", "int", "long")
+    ):
         inner = inner.func.value  # the op's wrapper reads the number wherever the tensor is
     if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in ("max", "amax"):
         return inner

@@ -40,7 +40,21 @@ CONFIG_OVERRIDE = "mm_encoder_attn_backend"
 # A file without any of these has no part in vision attention, unless it imports from one that has.
 VISION = re.compile(
     r"\b(?:"
-    + "|".join([MULTI_HEAD_ATTENTION, ENCODER_ATTENTION, GET_BACKEND, GET_FLASH, UPSTREAM_FA, FLASH_KERNEL, *XFORMERS_KERNELS, *WRAPPERS, *ENUMS, *ROTARY_HELPERS, *BACKEND_PARAMETERS])
+    + "|".join(
+        [
+            MULTI_HEAD_ATTENTION,
+            ENCODER_ATTENTION,
+            GET_BACKEND,
+            GET_FLASH,
+            UPSTREAM_FA,
+            FLASH_KERNEL,
+            *XFORMERS_KERNELS,
+            *WRAPPERS,
+            *ENUMS,
+            *ROTARY_HELPERS,
+            *BACKEND_PARAMETERS,
+        ]
+    )
     + r")\b"
 )
 

@@ -21,8 +21,6 @@ _PLAIN = frozenset(
 )
 """Bases from outside vLLM whose constructor takes nothing."""
 
-_WORD = re.compile(r"[^\W\d]\w*")
-
 
 class Api:
     """The index of one release. Get one by `Api.of`; look-ups read data on first use and remember it."""
@@ -91,7 +89,7 @@ class Api:
     def _holders(self, name: str) -> list[tuple[str, str]]:
         if name not in self._holders_of:
             found = []
-            for module in _mentions().get(name, ()):
+            for module in store.mentions(releases()).get(name, ()):
                 origin = (self.names(module) or {}).get(name)
                 if origin is not None:
                     found.append((module, origin))
@@ -223,17 +221,6 @@ class Api:
                 if text is not None and not (key.endswith("__new__") and "**" in text):
                     return Signature.parse(text[1:])
         return Signature(())
-
-
-@cache
-def _mentions() -> dict[str, set[str]]:
-    """Name -> modules that have it in some release: where to look, found once for all names."""
-    table: dict[str, set[str]] = {}
-    for module, changes in store.names_changes(releases()).items():
-        for _, text in changes:
-            for name in _WORD.findall(text):
-                table.setdefault(name, set()).add(module)
-    return table
 
 
 def introduced(module: str, name: str) -> str | None:

@@ -76,6 +76,17 @@ def names_changes(releases: tuple[str, ...]) -> Changes:
 
 
 @cache
+def mentions(releases: tuple[str, ...]) -> dict[str, set[str]]:
+    """Name -> modules whose changes speak of it in some release: where to look for it."""
+    table: dict[str, set[str]] = {}
+    for module, changes in names_changes(releases).items():
+        for _, text in changes:
+            for name in re.findall(r"[^\W\d]\w*", text):
+                table.setdefault(name, set()).add(module)
+    return table
+
+
+@cache
 def facts_changes(releases: tuple[str, ...]) -> Changes:
     """The signatures of every module in every release; `releases` ascending."""
     changes: Changes = {}
@@ -100,8 +111,8 @@ def write(release: str, names: str, facts: str) -> None:
         path = DATA / kind / (release + _SUFFIX)
         with path.open("wb") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
             packed.write(text.encode())
-    names_changes.cache_clear()
-    facts_changes.cache_clear()
+    for remembered in (names_changes, mentions, facts_changes):
+        remembered.cache_clear()
 
 
 # names

@@ -1,0 +1,191 @@
+"""Takes items out of comma separated lists, and puts items in: arguments, parameters, elements, imported names.
+
+The white space of a list is its owner's: a new last item takes over how the list ends, and every comment that does not
+belong to a removed item stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import libcst as cst
+
+from codemods import edits as E
+
+
+class ListError(Exception):
+    """The item is not in the list."""
+
+
+def _without(items: Sequence[Any], index: int) -> list[Any]:
+    """The items less one; the new last item takes over the end of the list, but keeps its own comment."""
+    kept = [item for position, item in enumerate(items) if position != index]
+    if kept and index == len(items) - 1:
+        kept[-1] = _close_like(kept[-1], items[-1])
+    return kept
+
+
+def _close_like(item: Any, last: Any) -> Any:
+    if not isinstance(item.comma, cst.Comma):
+        return item
+    if isinstance(last.comma, cst.Comma):
+        return item.with_changes(
+            comma=item.comma.with_changes(
+                whitespace_after=_merged(item.comma.whitespace_after, last.comma.whitespace_after)
+            )
+        )
+    if isinstance(item, cst.ParamStar) or _comment(item.comma.whitespace_after) is not None:
+        return item  # a lone star goes with the last parameter behind it; a comment needs the comma ahead of it
+    after = next((name for name in ("whitespace_after_arg", "whitespace_after_param") if hasattr(item, name)), None)
+    changes: dict[str, Any] = {"comma": cst.MaybeSentinel.DEFAULT}
+    if after is not None:
+        changes[after] = _merged(item.comma.whitespace_after, getattr(last, after, cst.SimpleWhitespace("")))
+    return item.with_changes(**changes)
+
+
+def _comment(space: Any) -> Any:
+    return space.first_line.comment if isinstance(space, cst.ParenthesizedWhitespace) else None
+
+
+def _merged(own: Any, end: Any) -> Any:
+    """The closing white space of the removed last item, without its comment and with the comment of the item before."""
+    if isinstance(end, cst.ParenthesizedWhitespace):
+        first = (
+            own.first_line
+            if isinstance(own, cst.ParenthesizedWhitespace)
+            else end.first_line.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+        )
+        return end.with_changes(first_line=first)
+    if _comment(own) is not None:
+        return own
+    return end
+
+
+def without_element(items: Sequence[Any], originals: Sequence[Any], gone: Any) -> list[Any]:
+    index = [id(item) for item in originals].index(id(gone))
+    if len(items) != len(originals):  # another element went before: find it again by its code
+        module = cst.Module([])
+        code = module.code_for_node(gone.with_changes(comma=cst.MaybeSentinel.DEFAULT))
+        index = [module.code_for_node(item.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for item in items].index(code)
+    return _without(items, index)
+
+
+def without_argument(arguments: Sequence[cst.Arg], which: str | int) -> Sequence[cst.Arg]:
+    for index, argument in enumerate(arguments):
+        if index == which or (argument.keyword is not None and argument.keyword.value == which):
+            return _without(arguments, index)
+    return arguments
+
+
+def with_argument(arguments: Sequence[cst.Arg], edit: E.SetArgument) -> Sequence[cst.Arg]:
+    result = list(arguments)
+    for index, argument in enumerate(result):
+        if argument.keyword is not None and argument.keyword.value == edit.keyword:
+            value = argument.value if edit.value is None else cst.parse_expression(edit.value)
+            result[index] = argument.with_changes(keyword=cst.Name(edit.new_keyword), value=value)
+            return result
+    new = cst.Arg(
+        keyword=cst.Name(edit.new_keyword),
+        value=cst.parse_expression(edit.value or "None"),
+        equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
+    )
+    place = next((i for i, a in enumerate(result) if a.star == "**"), len(result))
+    if not result:
+        return [new]
+    if place < len(result):
+        before = result[place - 1].comma if place else None
+        space = before if isinstance(before, cst.Comma) else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        return [*result[:place], new.with_changes(comma=space), *result[place:]]
+    last = result[-1]
+    usual = next((a.comma for a in reversed(result[:-1]) if isinstance(a.comma, cst.Comma)), None)
+    between = usual if usual is not None and _comment(usual.whitespace_after) is None else None
+    if between is None:
+        between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    if isinstance(last.comma, cst.Comma):
+        if _comment(last.comma.whitespace_after) is None:
+            return [*result[:-1], last.with_changes(comma=between), new.with_changes(comma=last.comma)]
+        return [*result, new]
+    new = new.with_changes(whitespace_after_arg=last.whitespace_after_arg)
+    return [*result[:-1], last.with_changes(comma=between, whitespace_after_arg=cst.SimpleWhitespace("")), new]
+
+
+def with_bases(node: cst.ClassDef, bases: Sequence[cst.Arg]) -> cst.ClassDef:
+    if bases:
+        return node.with_changes(bases=bases)
+    return node.with_changes(bases=[], lpar=cst.MaybeSentinel.DEFAULT, rpar=cst.MaybeSentinel.DEFAULT)
+
+
+def without_import(node: Any, name: str) -> Any:
+    if isinstance(node, cst.RemovalSentinel):
+        return node
+    for index, alias in enumerate(node.names):
+        if cst.Module([]).code_for_node(alias.name) == name:
+            kept = _without(node.names, index)
+            if not kept:
+                return cst.RemoveFromParent()
+            return node.with_changes(names=kept)
+    return node
+
+
+def with_signature(node: cst.FunctionDef, edit: Any) -> cst.FunctionDef:
+    if isinstance(edit, E.SetReturns):
+        annotation = cst.parse_expression(edit.annotation)
+        returns = node.returns.with_changes(annotation=annotation) if node.returns else None
+        return node.with_changes(returns=returns)
+    groups = ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg")
+    parameters = node.params
+    flat: list[tuple[str, Any]] = []
+    for group in groups:
+        value = getattr(parameters, group)
+        flat += [
+            (group, item)
+            for item in (value if isinstance(value, (tuple, list)) else [value])
+            if isinstance(item, (cst.Param, cst.ParamStar))
+        ]
+    index = next(
+        (i for i, (_, item) in enumerate(flat) if isinstance(item, cst.Param) and item.name.value == edit.name), None
+    )
+    if index is None:
+        raise ListError(f"no parameter {edit.name}")
+    if isinstance(edit, E.RemoveParameter):
+        kept = _without([item for _, item in flat], index)
+        names = [group for i, (group, _) in enumerate(flat) if i != index]
+        flat = list(zip(names, kept))
+        if not any(group == "kwonly_params" for group, _ in flat):
+            star = next((i for i, (_, item) in enumerate(flat) if isinstance(item, cst.ParamStar)), None)
+            if star is not None:
+                rest = _without([item for _, item in flat], star)
+                flat = list(zip([group for i, (group, _) in enumerate(flat) if i != star], rest))
+    else:
+        group, item = flat[index]
+        flat[index] = (group, _parameter(item, edit))
+    changes: dict[str, Any] = {}
+    for group in groups:
+        items = [item for name, item in flat if name == group]
+        if group in ("star_arg", "star_kwarg"):
+            changes[group] = items[0] if items else (cst.MaybeSentinel.DEFAULT if group == "star_arg" else None)
+        else:
+            changes[group] = items
+    return node.with_changes(params=parameters.with_changes(**changes))
+
+
+def _parameter(item: cst.Param, edit: E.SetParameter) -> cst.Param:
+    changes: dict[str, Any] = {}
+    if edit.new_name is not None:
+        changes["name"] = item.name.with_changes(value=edit.new_name)
+    if edit.annotation is not None:
+        new = cst.parse_expression(edit.annotation) if edit.annotation else None
+        if new is None:
+            changes["annotation"] = None
+        elif item.annotation is not None:
+            changes["annotation"] = item.annotation.with_changes(annotation=new)
+        else:
+            changes["annotation"] = cst.Annotation(new)
+            if item.default is not None:
+                changes["equal"] = cst.AssignEqual()  # spaces around it, as an annotated parameter has them
+    if edit.default is not None:
+        changes["default"] = cst.parse_expression(edit.default) if edit.default else None
+        if not edit.default:
+            changes["equal"] = cst.MaybeSentinel.DEFAULT
+    return item.with_changes(**changes)
