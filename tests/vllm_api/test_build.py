@@ -82,7 +82,7 @@ def files(package: dict[str, str]) -> dict[str, bytes]:
 
 
 def forget() -> None:
-    for remembered in (releases, Api.of, store.names_changes, store.facts_changes):
+    for remembered in (releases, Api.of, store.names_changes, store.mentions, store.facts_changes):
         remembered.cache_clear()
 
 
@@ -114,6 +114,8 @@ def test_two_releases_are_told_apart() -> None:
     assert (old.has("vllm.config", "Base"), old.has("vllm.config.mm", "Base")) == (False, True)  # not in `__all__`
     assert (old.has("vllm.config", "ModelConfig"), new.has("vllm.config", "ModelConfig")) == (True, False)
     assert (old.has_module("vllm.config.model"), new.has_module("vllm.config.model")) == (True, False)
+    assert (old.where("ModelConfig"), new.where("ModelConfig")) == (("vllm.config.model",), ())
+    assert old.exported_from("ModelConfig") == ("vllm.config", "vllm.config.model")
     assert introduced("vllm.config.model", "ModelConfig") == "0.1.0"
     assert removed("vllm.config.model", "ModelConfig") == "0.2.0"
     assert old.has("vllm.third_party.blob", "anything") is None
