@@ -46,7 +46,8 @@ class Tower(nn.Module):
         self.attn_backend = get_vit_attn_backend(head_size=head_dim, dtype=torch.get_default_dtype())
 
     def longest(self, cu_seqlens: torch.Tensor) -> torch.Tensor | None:
-        if self.attn_backend in {
+        kind = self.attn_backend
+        if kind in {
             AttentionBackendEnum.FLASH_ATTN,
             AttentionBackendEnum.ROCM_AITER_FA,
             AttentionBackendEnum.TRITON_ATTN,
@@ -71,31 +72,37 @@ def _backend_sets(run: Plan, file: FilePlan, cls: ast.ClassDef) -> None:
     if not names:
         return
     for node in file.file.below(cls):
-        if (
-            not isinstance(node, ast.If)
-            or file.gone(node)
-            or not is_backend_test(run.project, file.file, node.test, names)
-        ):
+        if not isinstance(node, (ast.If, ast.Assign)) or file.gone(node):
             continue
-        if not any(
-            (isinstance(n, ast.Attribute) and n.attr == "max") or (isinstance(n, ast.Name) and n.id == "max_seqlen")
-            for s in node.body
-            for n in ast.walk(s)
-        ):
+        test = node.test if isinstance(node, ast.If) else node.value
+        held = names | _local(run, file, node, names)
+        if not isinstance(test, (ast.Compare, ast.BoolOp)) or not is_backend_test(run.project, file.file, test, held):
             continue
-        _complete(run, file, node)
-    for statement in constructor.body:
-        if (
-            isinstance(statement, ast.Assign)
-            and not file.gone(statement)
-            and isinstance(statement.value, ast.Compare)
-            and is_backend_test(run.project, file.file, statement.value, names)
-        ):
-            _complete(run, file, statement, statement.value)
+        if isinstance(node, ast.Assign) or _computes_longest(node):
+            _complete(run, file, node, test)
 
 
-def _complete(run: Plan, file: FilePlan, statement: ast.stmt, test: ast.expr | None = None) -> None:
-    test = test if test is not None else statement.test  # type: ignore[attr-defined]
+def _local(run: Plan, file: FilePlan, node: ast.stmt, names: frozenset[str]) -> frozenset[str]:
+    """Local names of the method that hold the backend: `kind = self.attn_backend`."""
+    function = file.file.function(node)
+    return frozenset(
+        target.id
+        for step in (file.file.below(function) if function is not None else ())
+        if isinstance(step, ast.Assign) and self_attribute(step.value) in names
+        for target in step.targets
+        if isinstance(target, ast.Name)
+    )
+
+
+def _computes_longest(node: ast.If) -> bool:
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr == "max") or (isinstance(n, ast.Name) and n.id == "max_seqlen")
+        for step in node.body
+        for n in ast.walk(step)
+    )
+
+
+def _complete(run: Plan, file: FilePlan, statement: ast.stmt, test: ast.expr) -> None:
     members = [
         n for n in ast.walk(test) if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
     ]
