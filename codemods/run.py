@@ -23,6 +23,7 @@ from codemods.rules import RULES
 from codemods.source_file import SourceError, SourceFile
 from codemods.source_version import describe, source_versions
 from codemods.target import target
+from codemods.verify import RULE as SELF_CHECK
 from codemods.verify import problems
 from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api
@@ -335,7 +336,7 @@ def _self_check(reason: str) -> Finding:
     return Finding(
         1,
         1,
-        "VA900",
+        SELF_CHECK.code,
         Severity.ERROR,
         f"the file is left as it is: {reason}",
         "Port it by hand, and report this: the rewrite failed its own check.",

@@ -10,7 +10,25 @@ from codemods import edits as E
 from codemods.parsed_file import ParsedFile
 from codemods.plan import FilePlan, Plan
 from codemods.project import Project
+from codemods.rule import Rule
 from codemods.vision_attention import vocabulary as V
+
+RULE = Rule(
+    code="VA900",
+    name="self-check",
+    summary="A file whose rewrite fails its own check is left exactly as it was.",
+    why=(
+        "Before anything is written, the new text must parse, every name it newly imports must exist at the "
+        "target, every "
+        "new call of vLLM's vision attention must bind to the target's signature, and a second run must have "
+        "nothing to "
+        "do. A file that fails any of these keeps its bytes; the other files are planned anew without it."
+    ),
+    follows="nothing upstream: it guards the other rules",
+    names=frozenset(),
+    plan=lambda run: None,  # the check runs on the result, not on the plan
+    examples=(),
+)
 
 _CHECKED = (V.ENCODER_ATTENTION, V.GET_BACKEND, "ApplyRotaryEmb", "get_rope")
 

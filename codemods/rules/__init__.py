@@ -3,6 +3,7 @@ changes."""
 
 from __future__ import annotations
 
+from codemods import leftovers, verify
 from codemods.rule import Rule
 from codemods.rules import (
     backend_choice,
@@ -38,4 +39,6 @@ RULES: tuple[Rule, ...] = (
     dead_code.RULE,
     backend_enum.RULE,
     moved_imports.RULE,
+    verify.RULE,
+    leftovers.RULE,
 )

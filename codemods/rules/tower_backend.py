@@ -79,7 +79,8 @@ def plan(run: Plan) -> None:
                     state.statements[0],
                     Severity.ERROR,
                     f"{node.name} keeps its backend for {blocked.cls.node.name}, which is left as it is",
-                    f"Migrate {blocked.cls.node.name} first (line {getattr(blocked.node, 'lineno', 1)}: {blocked.check}), then "
+                    f"Migrate {blocked.cls.node.name} first (line {getattr(blocked.node, 'lineno', 1)}: "
+                    f"{blocked.check}), then "
                     f"run again.",
                     covers=node,
                 )
