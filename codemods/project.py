@@ -160,17 +160,28 @@ class Project:
             ):
                 yield node
 
-    @staticmethod
-    def _missing_neighbour(file: ParsedFile, node: ast.AST | None, at: ast.AST | None) -> str | None:
-        """The module of a relative import that names no file beside this one; None if it does, or is not relative."""
+    @classmethod
+    def _missing_neighbour(cls, file: ParsedFile, node: ast.AST | None, at: ast.AST | None) -> str | None:
+        """The module that the import of an expression's first name takes from a neighbour that is not there."""
         while isinstance(node, ast.Attribute):
             node = node.value
         bound = file.bound(node.id, at) if isinstance(node, ast.Name) and at is not None else []
         for binding in bound:
-            statement = binding.statement if isinstance(binding, Import) else None
-            if isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module:
-                return None if _on_disk(file.path.parent.joinpath(*statement.module.split("."))) else statement.module
+            if isinstance(binding, Import):
+                return cls.missing_neighbour(file, binding.statement)
         return None
+
+    @staticmethod
+    def missing_neighbour(file: ParsedFile, statement: ast.stmt) -> str | None:
+        """The module in `from .module import ...` if no such file lies beside this one; None for any other import.
+
+        In vLLM's own tree a neighbour is never missing, only not given.
+        """
+        if not isinstance(statement, ast.ImportFrom) or statement.level != 1 or not statement.module:
+            return None
+        if file.module.startswith("vllm.") or _on_disk(file.path.parent.joinpath(*statement.module.split("."))):
+            return None
+        return statement.module
 
     # -- classes -----------------------------------------------------------------------------------------------------
 
