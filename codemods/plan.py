@@ -25,7 +25,7 @@ class FilePlan:
     """The plan for one file. `read_only` files are looked at for callers, never changed."""
 
     file: ParsedFile
-    source: str | None = None  # the vLLM the file was written for, None if its text does not tell
+    source: tuple[str, ...] = ()  # the releases the file may be written for; empty if its text does not tell
     read_only: bool = False
     edits: list[E.Edit] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Plan:
         module = file.file.module
         if module not in self._attention:
             self._attention[module] = (
-                attention_classes(self.project, file.file, self.target) if file in self.vision else []
+                attention_classes(self.project, file.file, self.target, file.source) if file in self.vision else []
             )
         return self._attention[module]
 

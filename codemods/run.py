@@ -273,7 +273,7 @@ def plan_files(
     plans = [
         FilePlan(
             file,
-            options.source or describe(source_versions(project, file)),
+            (options.source,) if options.source else source_versions(project, file),
             read_only=file in neighbours or file.path in frozen,
         )
         for file in project.files
@@ -424,7 +424,7 @@ def _report(
     )
     report = FileReport(
         str(entry.path),
-        source=plan.source,
+        source=describe(plan.source),
         rewrites=rewrites,
         findings=tuple(sorted({*findings, *left})),
         sites=sites,

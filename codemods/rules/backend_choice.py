@@ -60,8 +60,8 @@ def _constructor_call(run: Plan, found: AttentionClass) -> str:
         arguments.append(f"num_kv_heads=self.{heads.num_kv_heads}")
     if found.has_prefix:
         arguments.append(f'prefix=f"{{prefix}}.{found.op}"')
-    names = {a.arg for a in parameters(found.constructor)}
-    if run.target.takes_multimodal_config and names & {"multimodal_config", V.OVERRIDE}:
+    has_config = any(a.arg == "multimodal_config" for a in parameters(found.constructor))
+    if run.target.takes_multimodal_config and (has_config or found.override):
         arguments.append("multimodal_config=multimodal_config")
     return emit.call(V.ENCODER_ATTENTION, arguments, f"self.{found.op}") + "\n"
 

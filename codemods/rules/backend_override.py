@@ -74,6 +74,7 @@ class _Carrier:
 
     file: FilePlan
     node: AnyFunction
+    name: str  # of the parameter that carries the override
     has_config: bool  # it has a multimodal_config parameter already
 
 
@@ -86,24 +87,27 @@ def plan(run: Plan) -> None:
     for file, call, reached in run.calls():
         if reached is not None and id(reached.node) in carriers and not file.read_only:
             given = reached.passed(call) or {}
-            if V.OVERRIDE in given:
+            if carriers[id(reached.node)].name in given:
                 _pass_config(run, file, call, given, carriers)
         elif reached is not None and not file.read_only and _swallows(run, reached, call, carriers):
             file.find(
                 RULE,
                 call,
                 Severity.ERROR,
-                f"{V.OVERRIDE} goes through ** to a constructor that now takes multimodal_config",
+                "the backend override goes through ** to a constructor that now takes multimodal_config",
                 "Pass multimodal_config=multimodal_config here.",
             )
 
 
 def _swallows(run: Plan, reached: Function, call: ast.Call, carriers: dict[int, _Carrier]) -> bool:
     """Whether a call passes the override by keyword to a function that hands its keywords on to a carrier."""
-    if keyword(call, V.OVERRIDE) is None or reached.node.args.kwarg is None:
+    if reached.node.args.kwarg is None:
         return False
     return any(
-        isinstance(n, ast.Call) and (r := run.reached(n)) is not None and id(r.node) in carriers
+        isinstance(n, ast.Call)
+        and (r := run.reached(n)) is not None
+        and id(r.node) in carriers
+        and keyword(call, carriers[id(r.node)].name) is not None
         for n in reached.file.below(reached.node)
     )
 
@@ -112,46 +116,46 @@ def _carriers(run: Plan) -> dict[int, _Carrier]:
     """Functions whose override reaches an attention class or a backend look-up, directly or handed on."""
     found: dict[int, _Carrier] = {}
 
-    def add(file: FilePlan, node: AnyFunction) -> bool:
+    def add(file: FilePlan, node: AnyFunction, name: str) -> bool:
         names = {a.arg for a in parameters(node)}
-        if id(node) in found or V.OVERRIDE not in names or file.read_only or run.blocked(file) is not None:
+        if id(node) in found or name not in names or file.read_only or run.blocked(file) is not None:
             return False
-        found[id(node)] = _Carrier(file, node, _CONFIG in names)
+        found[id(node)] = _Carrier(file, node, name, _CONFIG in names)
         return True
 
     for file in run.open_vision:
         for cls in run.attention(file):
-            if isinstance(cls, AttentionClass):
-                add(file, cls.constructor)
+            if isinstance(cls, AttentionClass) and cls.override is not None:
+                add(file, cls.constructor, cls.override)
         for call in file.file.nodes[ast.Call]:
             if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not file.gone(call):
                 value = keyword(call, V.OVERRIDE)  # type: ignore[arg-type]
                 function = file.file.function(call)
-                if isinstance(value, ast.Name) and value.id == V.OVERRIDE and function is not None:
-                    add(file, function)
+                if isinstance(value, ast.Name) and function is not None:
+                    add(file, function, value.id)
     changed = True
     while changed:
         changed = False
         for file, call, reached in run.calls():
             function = file.file.function(call)
             if reached is not None and id(reached.node) in found and function is not None:
-                value = (reached.passed(call) or {}).get(V.OVERRIDE)
-                if isinstance(value, ast.Name) and value.id == V.OVERRIDE:
-                    changed |= add(file, function)
+                value = (reached.passed(call) or {}).get(found[id(reached.node)].name)
+                if isinstance(value, ast.Name):
+                    changed |= add(file, function, value.id)
     return found
 
 
 def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None:
     file, node = carrier.file, carrier.node
-    parameter = next(a for a in parameters(node) if a.arg == V.OVERRIDE)
+    parameter = next(a for a in parameters(node) if a.arg == carrier.name)
     owner = file.file.class_of(node)
     name = f"{owner.name}.{node.name}" if owner is not None else node.name
     if carrier.has_config:
         file.rewrite(
             RULE,
             parameter,
-            f"{name}: multimodal_config says what {V.OVERRIDE} said",
-            [E.RemoveParameter(E.Ref.of(node), V.OVERRIDE)],
+            f"{name}: multimodal_config says what {carrier.name} said",
+            [E.RemoveParameter(E.Ref.of(node), carrier.name)],
         )
     else:
         optional = any(i.qualified == "typing.Optional" for i in file.file.imports) and "Optional" in (
@@ -161,19 +165,19 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
         file.rewrite(
             RULE,
             parameter,
-            f"{name}: {V.OVERRIDE} is multimodal_config, in the same place",
+            f"{name}: {carrier.name} is multimodal_config, in the same place",
             [
-                E.SetParameter(E.Ref.of(node), V.OVERRIDE, _CONFIG, annotation),
+                E.SetParameter(E.Ref.of(node), carrier.name, _CONFIG, annotation),
                 E.AddImport("vllm.config", "MultiModalConfig"),
             ],
         )
     file.rewritten.append(E.Ref.of(parameter))
     file.removed.append(E.Ref.of(parameter))
-    run.settled.add((file.file.module, node.lineno, V.OVERRIDE))
+    run.settled.add((file.file.module, node.lineno, carrier.name))
     for use in ast.walk(node):
         if (
             isinstance(use, ast.Name)
-            and use.id == V.OVERRIDE
+            and use.id == carrier.name
             and isinstance(use.ctx, ast.Load)
             and not file.gone(use)
             and not _handed_on(run, file, use, carriers)
@@ -197,17 +201,20 @@ def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Ca
 def _pass_config(
     run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]
 ) -> None:
-    value = given[V.OVERRIDE]
+    reached = run.reached(call)
+    assert reached is not None
+    name = carriers[id(reached.node)].name
+    value = given[name]
     config = _config_behind(file, call, value, carriers)
-    by_keyword = keyword(call, V.OVERRIDE) is not None
+    by_keyword = keyword(call, name) is not None
     if config is None or not by_keyword:
         nothing = isinstance(value, ast.Constant) and value.value is None
         if by_keyword:
-            file.remove_argument(call, V.OVERRIDE)
+            file.remove_argument(call, name)
         else:
             file.add(E.RemoveArgument(E.Ref.of(call), call.args.index(value)))
             file.removed.append(E.Ref.of(value))
-        file.rewrite(RULE, call, f"{V.OVERRIDE} is no longer passed", [])
+        file.rewrite(RULE, call, f"{name} is no longer passed", [])
         if not nothing:
             file.find(
                 RULE,
@@ -220,15 +227,15 @@ def _pass_config(
         return
     if _CONFIG in given:
         file.rewrite(RULE, call, "multimodal_config is passed already", [])
-        file.remove_argument(call, V.OVERRIDE)
+        file.remove_argument(call, name)
         return
     file.rewrite(
         RULE,
         call,
-        f"multimodal_config is passed instead of {V.OVERRIDE}",
-        [E.SetArgument(E.Ref.of(call), V.OVERRIDE, _CONFIG, config)],
+        f"multimodal_config is passed instead of {name}",
+        [E.SetArgument(E.Ref.of(call), name, _CONFIG, config)],
     )
-    word = next(k for k in call.keywords if k.arg == V.OVERRIDE)
+    word = next(k for k in call.keywords if k.arg == name)
     file.rewritten.append(E.Ref.of(word))
     file.removed.append(E.Ref.of(value))
     file.inserted.append((E.Ref.of(file.file.statement(call)), config))
@@ -238,7 +245,7 @@ def _config_behind(file: FilePlan, call: ast.Call, value: ast.expr, carriers: di
     """The configuration an override was read from: `X` of `X.mm_encoder_attn_backend if X is not None else None`."""
     function = file.file.function(call)
     if isinstance(value, ast.Name):
-        if value.id == V.OVERRIDE and function is not None and id(function) in carriers:
+        if function is not None and id(function) in carriers and carriers[id(function)].name == value.id:
             return _CONFIG
         assigned = [
             s.value

@@ -13,6 +13,7 @@ from codemods.vision_attention.arms import Refusal
 from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vision_attention.chain import Chain, describe, find_chains, is_flash, is_xformers
 from codemods.vision_attention.heads import Heads, heads
+from codemods.vision_attention.override import override_parameter
 
 _OP_NAMES = ("attn", "encoder_attn", "mm_encoder_attn")
 
@@ -28,6 +29,7 @@ class AttentionClass:
     heads: Heads
     op: str
     has_prefix: bool
+    override: str | None  # the constructor parameter that carries the backend override
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class RefusedClass:
     node: ast.AST
 
 
-def attention_classes(project: Project, file: ParsedFile, target: Target) -> list[AttentionClass | RefusedClass]:
+def attention_classes(
+    project: Project, file: ParsedFile, target: Target, source: tuple[str, ...]
+) -> list[AttentionClass | RefusedClass]:
     """Every class of a file that dispatches over attention kernels by hand."""
     found: list[AttentionClass | RefusedClass] = []
     for node in file.class_nodes:
@@ -58,7 +62,7 @@ def attention_classes(project: Project, file: ParsedFile, target: Target) -> lis
                 raise Refusal("the file has two classes of this name", node)
             if len(chains) > 1:
                 raise Refusal("the class dispatches over kernels in more than one place", chains[1][1])
-            found.append(_accepted(project, file, cls, function, chain, target))
+            found.append(_accepted(project, file, cls, function, chain, target, source))
         except Refusal as refusal:
             found.append(RefusedClass(cls, refusal.check, refusal.node))
     refused = next((c for c in found if isinstance(c, RefusedClass)), None)
@@ -69,7 +73,13 @@ def attention_classes(project: Project, file: ParsedFile, target: Target) -> lis
 
 
 def _accepted(
-    project: Project, file: ParsedFile, cls: Class, function: AnyFunction, statement: ast.If, target: Target
+    project: Project,
+    file: ParsedFile,
+    cls: Class,
+    function: AnyFunction,
+    statement: ast.If,
+    target: Target,
+    source: tuple[str, ...],
 ) -> AttentionClass:
     constructor = cls.own("__init__")
     if constructor is None:
@@ -100,9 +110,10 @@ def _accepted(
     if op is None:
         raise Refusal("no attribute name is free for MMEncoderAttention", cls.node)
     _check_other_reads(project, cls, constructor, state, statement)
-    return AttentionClass(
-        cls, constructor, chain, state, found, op, any(a.arg == "prefix" for a in parameters(constructor))
-    )
+    # from 0.15 on the override dies, whatever it is called; before, it has to become the configuration
+    override = override_parameter(project, file, constructor, source) if target.takes_multimodal_config else None
+    has_prefix = any(a.arg == "prefix" for a in parameters(constructor))
+    return AttentionClass(cls, constructor, chain, state, found, op, has_prefix, override)
 
 
 # attributes that MMEncoderAttention has too, in every release from 0.13 on
