@@ -55,8 +55,12 @@ def account(run: Plan, plan: FilePlan, names: frozenset[str]) -> tuple[Sites, li
         if E.RemoveImport(E.Ref.of(statement), alias.name) in plan.edits or plan.gone(statement)
     }
     lost = {alias.asname or alias.name for node, alias in _imported(plan) if _covered(plan.refused, alias)}
+    called = {edit.call for edit in plan.edits if isinstance(edit, (E.RemoveArgument, E.SetArgument))}
     for node, name in _sites(plan, names):
-        if _covered(plan.rewritten, node) or plan.gone(node) or (isinstance(node, ast.Name) and node.id in moved):
+        above = plan.file.parents[node]
+        if isinstance(above, ast.Call) and above.func is node and E.Ref.of(above) in called:
+            rewritten += 1
+        elif _covered(plan.rewritten, node) or plan.gone(node) or (isinstance(node, ast.Name) and node.id in moved):
             rewritten += 1
         elif _covered(plan.refused, node) or (isinstance(node, ast.Name) and node.id in lost):
             refused += 1
