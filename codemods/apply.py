@@ -117,7 +117,7 @@ class _Run:
             self.places.touch(slot)
             self.change(slot.node, lambda node: lists.without_import(node, edit.name))
             self.change(slot.line, blocks.drop_if_empty)
-        elif isinstance(edit, (E.RemoveParameter, E.SetParameter, E.SetReturns)):
+        elif isinstance(edit, (E.RemoveParameter, E.SetParameter, E.AddParameter, E.SetReturns)):
             slot = self.places.slot(edit.function)
             self.places.touch(slot)
             self.change(slot.node, lambda node: lists.with_signature(node, edit))

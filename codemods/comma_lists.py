@@ -143,6 +143,8 @@ def with_signature(node: cst.FunctionDef, edit: Any) -> cst.FunctionDef:
             for item in (value if isinstance(value, (tuple, list)) else [value])
             if isinstance(item, (cst.Param, cst.ParamStar))
         ]
+    if isinstance(edit, E.AddParameter):
+        return node.with_changes(params=_with_parameter(parameters, edit))
     index = next(
         (i for i, (_, item) in enumerate(flat) if isinstance(item, cst.Param) and item.name.value == edit.name), None
     )
@@ -168,6 +170,31 @@ def with_signature(node: cst.FunctionDef, edit: Any) -> cst.FunctionDef:
         else:
             changes[group] = items
     return node.with_changes(params=parameters.with_changes(**changes))
+
+
+def _with_parameter(parameters: cst.Parameters, edit: E.AddParameter) -> cst.Parameters:
+    new = cst.Param(
+        name=cst.Name(edit.name),
+        annotation=cst.Annotation(cst.parse_expression(edit.annotation)),
+        default=cst.parse_expression(edit.default),
+        equal=cst.AssignEqual(),
+    )
+    group = "kwonly_params" if parameters.kwonly_params or isinstance(parameters.star_arg, cst.ParamStar) else "params"
+    items = list(getattr(parameters, group))
+    last_of_all = (
+        group == "kwonly_params" or not parameters.star_arg or isinstance(parameters.star_arg, cst.MaybeSentinel)
+    )
+    usual = next((i.comma for i in reversed(items[:-1]) if isinstance(i.comma, cst.Comma)), None)
+    between = usual if usual is not None and _comment(usual.whitespace_after) is None else None
+    if between is None:
+        between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    if items and last_of_all and parameters.star_kwarg is None:
+        end = items[-1]
+        new = new.with_changes(comma=end.comma, whitespace_after_param=end.whitespace_after_param)
+        items[-1] = end.with_changes(comma=between, whitespace_after_param=cst.SimpleWhitespace(""))
+    else:
+        new = new.with_changes(comma=between)
+    return parameters.with_changes(**{group: [*items, new]})
 
 
 def _parameter(item: cst.Param, edit: E.SetParameter) -> cst.Param:

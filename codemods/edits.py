@@ -121,6 +121,16 @@ class SetParameter:
 
 
 @dataclass(frozen=True)
+class AddParameter:
+    """Add a parameter with a default behind all others that may be passed by keyword."""
+
+    function: Ref
+    name: str
+    annotation: str
+    default: str
+
+
+@dataclass(frozen=True)
 class SetReturns:
     """Change a function's return annotation."""
 
@@ -171,6 +181,7 @@ Edit = (
     | SetArgument
     | RemoveParameter
     | SetParameter
+    | AddParameter
     | SetReturns
     | RemoveElement
     | RemoveImport

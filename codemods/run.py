@@ -14,6 +14,7 @@ from pathlib import Path
 from codemods import edits as E
 from codemods.discover import discover
 from codemods.findings import FileReport, Finding, Report, Severity
+from codemods.leftovers import RULE as LEFTOVER
 from codemods.leftovers import account
 from codemods.parsed_file import ParsedFile
 from codemods.plan import FilePlan, Plan
@@ -59,14 +60,16 @@ class _Input:
 
 
 def active_rules(options: Options) -> tuple[Rule, ...]:
-    """The rules a run uses: the selected ones less the ignored ones, less those that need one of these."""
+    """The rules a run uses: the selected ones and what they need, less the ignored ones, less those that need one of
+    these."""
 
     def matches(rule: Rule, codes: frozenset[str]) -> bool:
         return any(rule.code.startswith(code) for code in codes)
 
-    chosen = {
-        r.code for r in RULES if (not options.select or matches(r, options.select)) and not matches(r, options.ignore)
-    }
+    chosen = {r.code for r in RULES if not options.select or matches(r, options.select)}
+    while more := {need for r in RULES if r.code in chosen for need in r.requires} - chosen:
+        chosen |= more
+    chosen -= {r.code for r in RULES if matches(r, options.ignore)}
     while True:
         kept = {r.code for r in RULES if r.code in chosen and set(r.requires) <= chosen}
         if kept == chosen:
@@ -92,6 +95,9 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
     frozen: dict[Path, Finding] = {}
     while True:
         plan = _plan(inputs, neighbours, rules, options, frozen, elsewhere)
+        if unwritable := _unwritable(plan, inputs, found.roots):
+            frozen.update(unwritable)  # planned around from the start: no other file may count on a change in them
+            continue
         failed = _carry_out(plan, inputs, options, frozen, progress)
         failed = failed or _again(inputs, neighbours, rules, options, frozen, elsewhere)
         if not failed:
@@ -332,6 +338,21 @@ def _carry_out(
     return failed
 
 
+def _unwritable(plan: Plan, inputs: list[_Input], roots: Sequence[Path]) -> dict[Path, Finding]:
+    """Files that would change but may not be written: each gets its error."""
+    by_path = {entry.path: entry for entry in inputs}
+    found: dict[Path, Finding] = {}
+    for file in plan.open_files:
+        entry = by_path[file.file.path]
+        if file.edits and entry.source is not None:
+            try:
+                entry.source.check_write(entry.source.text, roots)
+            except SourceError as error:
+                entry.error = str(error)
+                found[entry.path] = _self_check(error.message)
+    return found
+
+
 def _self_check(reason: str) -> Finding:
     return Finding(
         1,
@@ -419,9 +440,8 @@ def _report(
     failure = frozen.get(entry.path)
     rewrites = () if entry.after is None else tuple(sorted(set(plan.rewrites)))
     findings = [*plan.findings, *([failure] if failure else [])]
-    sites, left = account(
-        run, plan, frozenset(name for rule in RULES if rule.code in run.active for name in rule.names)
-    )
+    sites, left = account(run, plan, frozenset(name for rule in RULES for name in rule.names))
+    left = left if LEFTOVER.code in run.active else []
     report = FileReport(
         str(entry.path),
         source=describe(plan.source),

@@ -61,7 +61,8 @@ def _constructor_call(run: Plan, found: AttentionClass) -> str:
     if found.has_prefix:
         arguments.append(f'prefix=f"{{prefix}}.{found.op}"')
     has_config = any(a.arg == "multimodal_config" for a in parameters(found.constructor))
-    if run.target.takes_multimodal_config and (has_config or found.override):
+    renamed = found.override is not None and "VA402" in run.active
+    if run.target.takes_multimodal_config and (has_config or renamed):
         arguments.append("multimodal_config=multimodal_config")
     return emit.call(V.ENCODER_ATTENTION, arguments, f"self.{found.op}") + "\n"
 

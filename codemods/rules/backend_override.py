@@ -157,6 +157,16 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
             f"{name}: multimodal_config says what {carrier.name} said",
             [E.RemoveParameter(E.Ref.of(node), carrier.name)],
         )
+    elif run.keep_params:
+        file.rewrite(
+            RULE,
+            parameter,
+            f"{name}: multimodal_config is new; {carrier.name} is accepted and ignored",
+            [
+                E.AddParameter(E.Ref.of(node), _CONFIG, "MultiModalConfig | None", "None"),
+                E.AddImport("vllm.config", "MultiModalConfig"),
+            ],
+        )
     else:
         optional = any(i.qualified == "typing.Optional" for i in file.file.imports) and "Optional" in (
             ast.unparse(parameter.annotation) if parameter.annotation else ""
@@ -172,7 +182,8 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
             ],
         )
     file.rewritten.append(E.Ref.of(parameter))
-    file.removed.append(E.Ref.of(parameter))
+    if not run.keep_params:
+        file.removed.append(E.Ref.of(parameter))
     run.settled.add((file.file.module, node.lineno, carrier.name))
     for use in ast.walk(node):
         if (
