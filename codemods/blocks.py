@@ -67,7 +67,7 @@ def gone_line(node: Any, keep_comments: bool) -> Any:
 def drop_if_empty(node: Any) -> Any:
     if isinstance(node, (Gone, cst.FlattenSentinel)) or node.body:  # in a sentinel something was put beside the line
         return node
-    return gone(node, keep_comments=True)
+    return gone_line(node, keep_comments=True)
 
 
 def tidied(node: Any) -> Any:
