@@ -65,9 +65,11 @@ def gone_line(node: Any, keep_comments: bool) -> Any:
 
 
 def drop_if_empty(node: Any) -> Any:
-    if isinstance(node, (Gone, cst.FlattenSentinel)) or node.body:  # in a sentinel something was put beside the line
+    if isinstance(node, (Gone, cst.FlattenSentinel)):  # in a sentinel something was put beside the line
         return node
-    return gone_line(node, keep_comments=True)
+    if not node.body:
+        return gone_line(node, keep_comments=True)
+    return node.with_changes(body=[*node.body[:-1], node.body[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
 
 
 def tidied(node: Any) -> Any:
