@@ -19,6 +19,7 @@ GET_ROPE = "vllm.model_executor.layers.rotary_embedding.get_rope"
 # The parameters of get_rope in order; 0.12 put rope_parameters in place of base and rope_scaling.
 _WITH_BASE = ("head_size", "rotary_dim", "max_position", "base", "is_neox_style", "rope_scaling", "dtype")
 _WITH_PARAMETERS = ("head_size", "rotary_dim", "max_position", "is_neox_style", "rope_parameters", "dtype")
+_LINE = 88  # the formatter default of vLLM and of most plugins
 _GONE = ("rotary_dim", "base", "rope_scaling", "partial_rotary_factor")
 
 _BEFORE = """\
@@ -129,15 +130,15 @@ def _plan_call(file: FilePlan, call: ast.Call, version: str) -> None:
     items = _rope_items(file.file, call, given)
     if share is not None:
         items = {**items, "partial_rotary_factor": share}
-    value = _display(file.file, call, items, given.get("rope_parameters"))
+    parts = _parts(file.file, call, items, given.get("rope_parameters"))
     kept = [n for n in names[: len(call.args)] if n not in _GONE]
     if kept != ["head_size", "max_position", "is_neox_style", "rope_parameters", "dtype"][: len(kept)]:
         raise Refusal("its positional arguments do not follow the new order", call)
-    if value is not None and "rope_parameters" in kept:
+    if parts and "rope_parameters" in kept:
         raise Refusal("rope_parameters is passed by position", call)
-    message = f"get_rope takes {'rope_parameters' if value else 'no rotary_dim'} in vLLM {version}"
+    message = f"get_rope takes {'rope_parameters' if parts else 'no rotary_dim'} in vLLM {version}"
     file.rewrite(RULE, call, message, [], review=_review(given, share))
-    _carry_out(file, call, names, value)
+    _carry_out(file, call, names, parts)
 
 
 def _order(call: ast.Call) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ def _order(call: ast.Call) -> tuple[str, ...]:
     raise Refusal("whether its fourth argument is the base or the style is not clear", fourth)
 
 
-def _carry_out(file: FilePlan, call: ast.Call, names: tuple[str, ...], value: str | None) -> None:
+def _carry_out(file: FilePlan, call: ast.Call, names: tuple[str, ...], parts: list[str]) -> None:
     """Take out what is gone; rope_parameters stands in place of the last keyword that goes."""
     ref = E.Ref.of(call)
     for index in reversed(range(len(call.args))):
@@ -167,14 +168,26 @@ def _carry_out(file: FilePlan, call: ast.Call, names: tuple[str, ...], value: st
     going = [k for k in call.keywords if k.arg in _GONE]
     place = next((k for k in call.keywords if k.arg == "rope_parameters"), going[-1] if going else None)
     for word in going:
-        if word is not place or value is None:
+        if word is not place or not parts:
             file.remove_argument(call, word.arg or "")
-    if value is not None:
+    if parts:
+        value = _laid_out(file.file, call, place, parts)
         file.add(E.SetArgument(ref, (place.arg if place else None) or "rope_parameters", "rope_parameters", value))
         file.inserted.append((ref, value))
         if place is not None:
             file.removed.append(E.Ref.of(place.value))
             file.rewritten.append(E.Ref.of(place))
+
+
+def _laid_out(file: ParsedFile, call: ast.Call, place: ast.keyword | None, parts: list[str]) -> str:
+    """The entries as a display: on one line, or one a line where a line of the keyword's own is too short."""
+    line = f"{{{', '.join(parts)}}}"
+    if place is None or place.col_offset + len(f"rope_parameters={line},") <= _LINE:
+        return line
+    if file.lines[place.lineno - 1][: place.col_offset].strip():
+        return line
+    indent = " " * (place.col_offset - file.statement(call).col_offset)
+    return "\n".join(["{", *(f"{indent}    {part}," for part in parts), f"{indent}}}"])
 
 
 # -- what the call meant -----------------------------------------------------------------------------------------------
@@ -315,21 +328,16 @@ def _entries(file: ParsedFile, node: ast.expr) -> dict[str, str] | None:
     return None if None in keys else {str(k): file.written(v) for k, v in zip(keys, node.values)}
 
 
-def _display(file: ParsedFile, call: ast.Call, items: Mapping[str, str], old: ast.expr | None) -> str | None:
-    """rope_parameters as source text; None where the argument can stay as it is."""
-    if not items:
-        return None
-    if isinstance(old, ast.Constant) and old.value is None:
-        old = None
-    written = _entries(file, old) if old is not None else {}
-    if written is None:
-        assert old is not None
+def _parts(file: ParsedFile, call: ast.Call, items: Mapping[str, str], old: ast.expr | None) -> list[str]:
+    """The entries of rope_parameters as source text; none where the argument can stay as it is."""
+    if not items or old is None or (isinstance(old, ast.Constant) and old.value is None):
+        start: list[str] = []
+    elif (written := _entries(file, old)) is not None:
+        start, items = [], {**written, **items}
+    else:
         text = file.written(old)
         start = [f"**{text}" if isinstance(_forms(file, call, old)[-1], ast.Dict) else f"**({text} or {{}})"]
-    else:
-        start = []
-        items = {**written, **items}
-    return "{" + ", ".join([*start, *(f'"{name}": {value}' for name, value in items.items())]) + "}"
+    return [*start, *(f'"{name}": {value}' for name, value in items.items())]
 
 
 def _review(given: Mapping[str, ast.expr], share: str | None) -> str:

@@ -215,3 +215,25 @@ def test_somebody_elses_get_rope_is_left_alone(tmp_path: Path) -> None:
     (report,) = migrate([path], Options(target=vllm_api.resolve("0.13"))).files
     assert path.read_text() == text
     assert not report.findings
+
+
+def test_entries_that_one_line_cannot_hold_have_a_line_each(port) -> None:
+    call = """get_rope(
+            self.head_dim,
+            rotary_dim=self.head_dim,
+            rope_parameters=config.rope_parameters_of_the_language_model,
+            partial_rotary_factor=self.share,
+            max_position=limit,
+        )"""
+    after, _ = port(call)
+    assert (
+        after
+        == """get_rope(
+            self.head_dim,
+            rope_parameters={
+                **(config.rope_parameters_of_the_language_model or {}),
+                "partial_rotary_factor": self.share,
+            },
+            max_position=limit,
+        )"""
+    )
