@@ -118,6 +118,21 @@ class ParsedFile:
             node = self.parents[node]
         return node
 
+    def in_annotation(self, node: ast.AST) -> bool:
+        """Whether a node stands in the annotation of a parameter, a variable or a result."""
+        below = node
+        for above in self.above(node):
+            if (
+                isinstance(above, ast.arg)
+                or getattr(above, "annotation", None) is below
+                or getattr(above, "returns", None) is below
+            ):
+                return True
+            if isinstance(above, ast.stmt):
+                return False
+            below = above
+        return False
+
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         return next((n for n in self.above(node) if isinstance(n, FunctionNode)), None)
 

@@ -170,7 +170,7 @@ def _as_value(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
                     continue
                 if (
                     other.file.class_of(use) is cls
-                    or _in_annotation(other, use)
+                    or other.file.in_annotation(use)
                     or run.project.meaning(other.file, use) != qualified
                 ):
                     continue
@@ -179,21 +179,6 @@ def _as_value(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
                     continue
                 return f"{other.file.path.name}:{use.lineno}"
     return None
-
-
-def _in_annotation(file: FilePlan, use: ast.AST) -> bool:
-    node = use
-    for above in file.file.above(use):
-        if (
-            isinstance(above, ast.arg)
-            or (isinstance(above, ast.AnnAssign) and above.annotation is node)
-            or getattr(above, "returns", None) is node
-        ):
-            return True
-        if isinstance(above, ast.stmt):
-            return False
-        node = above
-    return False
 
 
 def _handed_on(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:

@@ -1,0 +1,115 @@
+"""VA603: types that vLLM renamed, where a file uses them in annotations only."""
+
+from __future__ import annotations
+
+import ast
+
+from codemods import edits as E
+from codemods.findings import Severity
+from codemods.plan import FilePlan, Plan
+from codemods.rule import Example, Rule
+
+_BEFORE = """\
+from torch import nn
+from vllm.attention.layer import MultiHeadAttention
+from vllm.multimodal.inputs import MultiModalKwargs
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(heads * head_dim, 3 * heads * head_dim)
+        self.attn = MultiHeadAttention(heads, head_dim, head_dim**-0.5)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return self.attn(q, k, v)
+
+
+def fields(items: MultiModalKwargs) -> list[str]:
+    return sorted(items)
+"""
+
+_AFTER = """\
+from torch import nn
+from vllm.model_executor.layers.attention import MMEncoderAttention
+from vllm.multimodal.inputs import MultiModalKwargsItems
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(heads * head_dim, 3 * heads * head_dim)
+        self.attn = MMEncoderAttention(heads, head_dim, head_dim**-0.5)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return self.attn(q, k, v)
+
+
+def fields(items: MultiModalKwargsItems) -> list[str]:
+    return sorted(items)
+"""
+
+# (module, name) as it was, and as it is; each holds where the old one is gone and the new one is there
+_RENAMED = {
+    ("vllm.multimodal.inputs", "MultiModalKwargs"): ("vllm.multimodal.inputs", "MultiModalKwargsItems"),
+    ("vllm.multimodal.inputs", "MultiModalInputs"): ("vllm.inputs", "MultiModalInput"),
+    ("vllm.transformers_utils.tokenizer", "AnyTokenizer"): ("vllm.tokenizers", "TokenizerLike"),
+}
+
+
+def plan(run: Plan) -> None:
+    for file in run.open_files:
+        for statement in file.file.nodes[ast.ImportFrom]:
+            assert isinstance(statement, ast.ImportFrom)
+            for alias in statement.names:
+                new = _RENAMED.get((file.file.absolute(statement), alias.name))
+                if new is not None and run.api.has(file.file.absolute(statement), alias.name) is False:
+                    _rename(run, file, statement, alias, new)
+
+
+def _rename(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, new: tuple[str, str]) -> None:
+    module, name = new
+    if not run.api.has(module, name) or alias.asname or not isinstance(file.file.parents[statement], ast.Module):
+        return
+    if E.RemoveImport(E.Ref.of(statement), alias.name) in file.edits:
+        return
+    uses = file.file.reads.get(alias.name, [])
+    other = next((use for use in uses if not file.file.in_annotation(use)), None)
+    if other is not None:
+        file.find(
+            RULE,
+            other,
+            Severity.ERROR,
+            f"{alias.name} is not in vLLM {run.target.version}, and is used as more than an annotation here",
+            f"{module}.{name} took its place; see whether this use still means the same.",
+            covers=other,
+        )
+        file.refused.append(E.Ref.of(alias))
+        return
+    file.rewrite(
+        RULE,
+        statement,
+        f"{alias.name} is {name}",
+        [
+            E.RemoveImport(E.Ref.of(statement), alias.name),
+            E.AddImport(module, name),
+            *(E.ReplaceExpression(E.Ref.of(use), name) for use in uses),
+        ],
+    )
+
+
+RULE = Rule(
+    code="VA603",
+    name="renamed-types",
+    summary="Types that vLLM renamed are called by their new names, where they stand in annotations only.",
+    why=(
+        "A model file that imports a type which is gone cannot be imported, even if the type only annotates. The "
+        "new type took the old one's place in vLLM's own signatures; a use at run time is left to a person."
+    ),
+    follows="vLLM 0.14.0 (MultiModalKwargs, AnyTokenizer), 0.19.0 (MultiModalInputs)",
+    names=frozenset(),
+    plan=plan,
+    examples=(Example(before=_BEFORE, after=_AFTER),),
+)
