@@ -131,11 +131,19 @@ class _Run:
         _, node = self.places.find(ref)
         self.change(node, lambda old: old.with_changes(args=change(old.args)))
 
+    def _parsed(self, code: str) -> list[Any]:
+        """Statements of new code; LibCST gives comments ahead of the first one to the module."""
+        module = cst.parse_module(code, self.module.config_for_parsing)
+        if not module.body:
+            return []
+        first, *rest = module.body
+        return [first.with_changes(leading_lines=[*module.header, *first.leading_lines]), *rest]
+
     def _statement(self, edit: E.ReplaceStatement | E.InsertAfter | E.InsertBefore) -> None:
         slot = self.places.slot(edit.statement)
         self.places.touch(slot)
         code = _with_indent(edit.code, self.module.default_indent)
-        new = list(cst.parse_module(code, self.module.config_for_parsing).body) if code.strip() else []
+        new = self._parsed(code) if code.strip() else []
         if slot.is_elif and not new:
             self.change(slot.node, lambda node: cst.RemoveFromParent())
         elif slot.line is slot.node:
