@@ -88,16 +88,10 @@ def _rename(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.ali
         )
         file.refused.append(E.Ref.of(alias))
         return
-    file.rewrite(
-        RULE,
-        statement,
-        f"{alias.name} is {name}",
-        [
-            E.RemoveImport(E.Ref.of(statement), alias.name),
-            E.AddImport(module, name),
-            *(E.ReplaceExpression(E.Ref.of(use), name) for use in uses),
-        ],
-    )
+    edits = [E.RemoveImport(E.Ref.of(statement), alias.name), E.AddImport(module, name)]
+    file.rewrite(RULE, statement, f"{alias.name} is {name}", edits)
+    for use in uses:
+        file.rewrite(RULE, use, f"{alias.name} is {name}", [E.ReplaceExpression(E.Ref.of(use), name)])
 
 
 RULE = Rule(

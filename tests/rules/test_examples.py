@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codemods import vllm_api
+from codemods import leftovers, verify, vllm_api
 from codemods.findings import FileReport
 from codemods.rule import Example, Rule
 from codemods.rules import RULES
@@ -41,7 +41,11 @@ def port(tmp_path: Path) -> Callable[..., tuple[bytes, FileReport]]:
     return run
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+# VA900 and VA901 guard the others and never change a file
+CHANGING = [rule for rule in RULES if rule.code not in (verify.RULE.code, leftovers.RULE.code)]
+
+
+@pytest.mark.parametrize("rule", CHANGING, ids=lambda rule: rule.code)
 def test_every_rule_has_an_example_that_it_changes_itself(rule: Rule, port) -> None:
     changed = [example for example in rule.examples if not example.refused]
     assert changed
