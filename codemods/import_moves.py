@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 
 from codemods import edits as E
+from codemods.findings import Severity
 from codemods.parsed_file import Import, ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
+from codemods.rule import Rule
 
 _HEAD = re.compile(r"(from[\s\\]+)[.\w]+(?=[\s\\]+import\b)")
 
@@ -24,7 +26,7 @@ def moved(
     ref = E.Ref.of(statement)
     alone = len(statement.names) == 1
     note = None if alone else _note(file.file, statement, alias)
-    commented = note is not None or (
+    commented = bool(note or _above(file.file, statement, alias)) or (
         alone and any("#" in line for line in file.file.lines[statement.lineno - 1 : statement.end_lineno])
     )
     if isinstance(file.file.parents[statement], ast.Module) and not commented:
@@ -32,10 +34,19 @@ def moved(
     new = name + (f" as {asname}" if asname and asname != name else "")
     if alone:
         return [E.ReplaceStatement(ref, _in_place(file.file, statement, alias, module, new))]
-    return [
-        E.RemoveImport(ref, alias.name),
-        E.InsertAfter(ref, f"from {module} import {new}{f'  {note}' if note else ''}\n"),
-    ]
+    line = f"from {module} import {new}{f'  {note}' if note else ''}\n"
+    above = "".join(f"{comment}\n" for comment in _above(file.file, statement, alias))
+    return [E.RemoveImport(ref, alias.name), E.InsertAfter(ref, above + line)]
+
+
+def moved_whole(file: FilePlan, statement: ast.ImportFrom, module: str) -> list[E.Edit]:
+    """Edits after which everything that an import names comes from another module."""
+    commented = any("#" in line for line in file.file.lines[statement.lineno - 1 : statement.end_lineno])
+    if isinstance(file.file.parents[statement], ast.Module) and not commented:
+        return [e for a in statement.names for e in moved(file, statement, a, module, a.name, a.asname)]
+    first = statement.names[0]
+    new = first.name + (f" as {first.asname}" if first.asname else "")
+    return [E.ReplaceStatement(E.Ref.of(statement), _in_place(file.file, statement, first, module, new))]
 
 
 def _note(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias) -> str | None:
@@ -43,6 +54,15 @@ def _note(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias) -> str 
     shared = any(other is not alias and other.lineno == alias.lineno for other in statement.names)
     _, sign, text = file.lines[alias.lineno - 1].partition("#")
     return f"#{text}" if sign and not shared and alias.lineno != statement.lineno else None
+
+
+def _above(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias) -> list[str]:
+    """Comment lines right above the last name of an import, which would go with it."""
+    if alias is not statement.names[-1] or len(statement.names) == 1:
+        return []
+    first = statement.names[-2].end_lineno or statement.lineno
+    lines = [line.strip() for line in file.lines[first : alias.lineno - 1]]
+    return [line for line in lines if line.startswith("#")]
 
 
 def _in_place(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias, module: str, new: str) -> str:
@@ -83,6 +103,30 @@ def rivals(file: ParsedFile, statement: ast.Import | ast.ImportFrom, local: str)
 
 def _imports_of(file: ParsedFile, statement: ast.AST, local: str) -> Iterator[Import]:
     return (i for i in file.imports if i.statement is statement and i.alias == local)
+
+
+def tell_of_rivals(
+    run: Plan, file: FilePlan, rule: Rule, statement: ast.ImportFrom, alias: ast.alias, remedy: str
+) -> None:
+    """An import that is one of several for its name stays, and so do the reads of it, whichever of them holds.
+
+    Only a note where another of them works at the target: then nothing has to be done.
+    """
+    local = alias.asname or alias.name
+    others = rivals(file.file, statement, local)
+    works = works_at_target(run, file.file, statement) or any(
+        works_at_target(run, file.file, other) for other in others
+    )
+    lines = sorted({statement.lineno, *(getattr(other, "lineno", 1) for other in others)})
+    file.find(
+        rule,
+        guard(file.file, statement) or statement,
+        Severity.NOTE if works else Severity.ERROR,
+        f"{local} is bound in several places (lines {', '.join(map(str, lines))}): its uses stay as they are",
+        "Nothing has to be done while one of the imports works at the target." if works else remedy,
+        covers=statement,
+    )
+    file.refused += map(E.Ref.of, file.file.reads.get(local, ()))
 
 
 def works_at_target(run: Plan, file: ParsedFile, statement: ast.AST) -> bool:

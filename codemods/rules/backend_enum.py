@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods import import_moves, string_annotations
 from codemods.findings import Severity
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 
 _NEW = "AttentionBackendEnum"
+_OLD = "_Backend"
 
 _BEFORE = """\
 from vllm.platforms import _Backend
@@ -30,63 +32,60 @@ def is_plain(backend: AttentionBackendEnum) -> bool:
 
 
 def enum_name(run: Plan, file: FilePlan, node: ast.expr) -> str:
-    """How new code calls the enum that `node` stands for: by its new name, unless the file has its own alias for it."""
-    text = ast.unparse(node)
-    return _NEW if text.rpartition(".")[2] == "_Backend" else text
+    """How new code calls the enum that `node` stands for: by its new name, or by the file's own name for it."""
+    if isinstance(node, ast.Name) and (node.id != _OLD or not import_moves.is_free(file.file, _NEW, _NEW)):
+        return node.id
+    return _NEW
 
 
 def plan(run: Plan) -> None:
     for file in run.open_files:
         for node in run.project.standing_for(file.file, *V.ENUMS):
-            if file.gone(node):
-                continue
-            _member(run, file, node)
-            if ast.unparse(node).rpartition(".")[2] == "_Backend":
-                file.rewrite(
-                    RULE, node, "_Backend is AttentionBackendEnum", [E.ReplaceExpression(E.Ref.of(node), _NEW)]
-                )
+            if not file.gone(node):
+                _member(run, file, node)
+                _rename(run, file, node)
+        if import_moves.is_free(file.file, _NEW, _NEW):
+            for string in string_annotations.naming(run, file.file, {_OLD}):
+                file.rewrite(RULE, string, f"{_OLD} is {_NEW}", [string_annotations.renamed(file, string, _OLD, _NEW)])
         for statement in file.file.nodes[ast.ImportFrom]:
             assert isinstance(statement, ast.ImportFrom)
             for alias in statement.names:
-                name = run.project.follow(f"{file.file.absolute(statement)}.{alias.name}")
-                if not name.startswith("vllm.") or V.last(name) not in V.ENUMS:
-                    continue
-                module = file.file.absolute(statement)
-                if (
-                    module == run.target.backend_enum
-                    or not module.startswith("vllm.")
-                    or _stays(run, module, alias.name)
-                ):
-                    continue
-                asname = alias.asname
-                if file.gone(statement) or E.RemoveImport(E.Ref.of(statement), alias.name) in file.edits:
-                    continue
-                if isinstance(file.file.parents[statement], ast.Module):
-                    file.rewrite(
-                        RULE,
-                        statement,
-                        f"the backend enum is imported from {run.target.backend_enum}",
-                        [
-                            E.RemoveImport(E.Ref.of(statement), alias.name),
-                            E.AddImport(run.target.backend_enum, _NEW, asname),
-                        ],
-                    )
-                elif len(statement.names) == 1:
-                    tail = f" as {asname}" if asname else ""
-                    file.rewrite(
-                        RULE,
-                        statement,
-                        f"the backend enum is imported from {run.target.backend_enum}",
-                        [
-                            E.ReplaceStatement(
-                                E.Ref.of(statement), f"from {run.target.backend_enum} import {_NEW}{tail}\n"
-                            )
-                        ],
-                    )
+                _import(run, file, statement, alias)
 
 
-def _stays(run: Plan, module: str, name: str) -> bool:
-    return bool(run.api.has(module, name)) and name == _NEW
+def _rename(run: Plan, file: FilePlan, node: ast.Name | ast.Attribute) -> None:
+    """`_Backend` by its new name; `registry.AttentionBackendEnum` by name where that module has it no more."""
+    name = enum_name(run, file, node)
+    if isinstance(node, ast.Name):
+        edits: list[E.Edit] = [E.ReplaceExpression(E.Ref.of(node), name)] if node.id != name else []
+    else:
+        module = (run.project.vllm(file.file, node, node) or "").rpartition(".")[0]
+        stays = run.api.has(module, node.attr) is not False or not import_moves.is_free(file.file, _NEW, _NEW)
+        new: list[E.Edit] = [E.ReplaceExpression(E.Ref.of(node), name), E.AddImport(run.target.backend_enum, _NEW)]
+        edits = [] if stays else new
+    if edits:
+        file.rewrite(RULE, node, f"{ast.unparse(node)} is {name}", edits)
+
+
+def _import(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias) -> None:
+    module = file.file.absolute(statement)
+    name = run.project.follow(f"{module}.{alias.name}")
+    if not name.startswith("vllm.") or V.last(name) not in V.ENUMS:
+        return
+    vllms = module.partition(".")[0] == "vllm" and module not in run.project.by_module
+    if alias.name == _NEW and (not vllms or run.api.has(module, _NEW)):
+        return
+    if file.gone(statement) or E.RemoveImport(E.Ref.of(statement), alias.name) in file.edits:
+        return
+    if import_moves.rivals(file.file, statement, alias.asname or alias.name):
+        remedy = f"Bind it once, to {_NEW} of {run.target.backend_enum}, and run again."
+        import_moves.tell_of_rivals(run, file, RULE, statement, alias, remedy)
+        return
+    taken = alias.name == _OLD and not import_moves.is_free(file.file, _NEW, _NEW)
+    edits = import_moves.moved(
+        file, statement, alias, run.target.backend_enum, _NEW, alias.asname or (_OLD if taken else None)
+    )
+    file.rewrite(RULE, statement, f"the backend enum is imported from {run.target.backend_enum}", edits)
 
 
 def _member(run: Plan, file: FilePlan, node: ast.AST) -> None:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods import import_moves, moved_names
 from codemods.findings import Severity
+from codemods.module_imports import plan_modules
 from codemods.plan import FilePlan, Plan
+from codemods.project import VLLM_MODELS
 from codemods.rule import Example, Rule
-from codemods.target import release_key
 from codemods.vision_attention import vocabulary as V
-from codemods.vllm_api import Api, releases, store
 
 _BEFORE = """\
+import vllm.attention.layer as layer
 from vllm.attention.layers.mm_encoder_attention import MMEncoderAttention
 
 attention = MMEncoderAttention
+language_attention = layer.Attention
 """
 
 _AFTER = """\
-from vllm.model_executor.layers.attention import MMEncoderAttention
+from vllm.model_executor.layers.attention import Attention, MMEncoderAttention
 
 attention = MMEncoderAttention
+language_attention = Attention
 """
 
 # handled where they are understood: by the rules that take their uses out
@@ -32,113 +36,79 @@ def plan(run: Plan) -> None:
     for file in run.open_files:
         for statement in file.file.nodes[ast.ImportFrom]:
             assert isinstance(statement, ast.ImportFrom)
-            for alias in statement.names:
-                _plan_name(run, file, statement, alias)
+            _plan_statement(run, file, statement)
+        plan_modules(run, file, RULE)
 
 
-def _plan_name(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias) -> None:
-    module = _vllm_module(run, file, statement)
+def _plan_statement(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> None:
+    if file.gone(statement):
+        return
+    neighbour = run.project.missing_neighbour(file.file, statement)
+    module = f"{VLLM_MODELS}.{neighbour}" if neighbour else file.file.absolute(statement)
+    if not (module == "vllm" or module.startswith("vllm.")) or module in run.project.by_module:
+        return
+    if neighbour and not moved_names.was_module(run, module):
+        return
+    homes: dict[ast.alias, str] = {}
+    for alias in statement.names:
+        if alias.name == "*":
+            _plan_star(run, file, statement, module)
+        elif alias.name not in _OWNED and E.RemoveImport(E.Ref.of(statement), alias.name) not in file.edits:
+            place = _home(run, file, statement, alias, module)
+            if place is not None and (neighbour or place != module):
+                homes[alias] = place
+    if len(homes) == len(statement.names) and len(set(homes.values())) == 1:
+        file.rewrite(
+            RULE, statement, _message(homes), import_moves.moved_whole(file, statement, next(iter(homes.values())))
+        )
+        return
+    for alias, place in homes.items():
+        edits = import_moves.moved(file, statement, alias, place, alias.name, alias.asname)
+        file.rewrite(RULE, statement, _message({alias: place}), edits)
+
+
+def _message(homes: dict[ast.alias, str]) -> str:
+    names = ", ".join(alias.name for alias in homes)
+    return f"{names} {'is' if len(homes) == 1 else 'are'} imported from {next(iter(homes.values()))}"
+
+
+def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: str) -> str | None:
+    """Where the target has an imported name. None where nothing is to be done, or a finding says why nothing is."""
     name = alias.name
-    if (
-        module is None
-        or name in _OWNED
-        or name == "*"
-        or file.gone(statement)
-        or E.RemoveImport(E.Ref.of(statement), name) in file.edits
-    ):
-        return
-    wanted = run.target.encoder_attention if name == V.ENCODER_ATTENTION else None
-    if wanted is None:
-        if run.api.has(module, name) is not False:
-            return
-        wanted = _new_home(run, module, name)
-    if wanted == module:
-        return
-    if wanted is None:
+    if run.api.has(module, name) is not False and name != V.ENCODER_ATTENTION:
+        return module
+    if moved_names.is_module(run, module, name):
+        return None  # `from vllm.attention import layer`: looked at by what is read from it
+    place = moved_names.home(run, module, name)
+    if import_moves.rivals(file.file, statement, alias.asname or name):
+        if run.api.has(module, name) is False:
+            remedy = f"Bind it once, from {place}, and run again." if place else "Take its uses out or replace them."
+            import_moves.tell_of_rivals(run, file, RULE, statement, alias, remedy)
+        return None
+    if place is None:
+        guarded = isinstance(import_moves.guard(file.file, statement), ast.Try)
         file.find(
             RULE,
             alias,
-            Severity.ERROR,
+            Severity.WARNING if guarded else Severity.ERROR,
             f"{module}.{name} is not in vLLM {run.target.version}",
             "Take its uses out or replace them; no module of this release defines the name.",
         )
+    return place
+
+
+def _plan_star(run: Plan, file: FilePlan, statement: ast.ImportFrom, module: str) -> None:
+    """`from module import *` cannot be followed; it is told of where something that the file reads is lost."""
+    release = run.target.version
+    remedy = "Import what the file uses by name, and run again."
+    if not run.api.has_module(module):
+        file.find(RULE, statement, Severity.ERROR, f"{module} is not in vLLM {release}", remedy)
         return
-    if _in_use(run, file, statement, alias):
-        file.find(
-            RULE,
-            alias,
-            Severity.ERROR,
-            f"{name} is imported under several names or conditions",
-            f"Import it from {wanted}.",
-        )
-        return
-    message = f"{name} is imported from {wanted}"
-    if isinstance(file.file.parents[statement], ast.Module):
-        file.rewrite(
-            RULE,
-            statement,
-            message,
-            [E.RemoveImport(E.Ref.of(statement), name), E.AddImport(wanted, name, alias.asname)],
-        )
-    else:
-        others = [a for a in statement.names if a is not alias]
-        tail = f" as {alias.asname}" if alias.asname else ""
-        own = ast.unparse(ast.ImportFrom(statement.module, others, statement.level)) + "\n" if others else ""
-        file.rewrite(
-            RULE,
-            statement,
-            message,
-            [E.ReplaceStatement(E.Ref.of(statement), f"{own}from {wanted} import {name}{tail}\n")],
-        )
-
-
-def _vllm_module(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> str | None:
-    module = file.file.absolute(statement)
-    if module.startswith("vllm.") or module == "vllm":
-        # a relative import inside vLLM's own models folder means the file beside it
-        return None if module in run.project.by_module else module
-    return None
-
-
-def _new_home(run: Plan, module: str, name: str) -> str | None:
-    """Where the target has the name, followed release by release: a name moved where it went in one place and
-    came in another.
-
-    The same name elsewhere is not enough: models define helpers of the same names.
-    """
-    for _ in range(8):
-        if run.api.has(module, name):
-            return _public(run, module, name)
-        step = _moved(run, module, name)
-        if step is None:
-            return None
-        module = step
-    return None
-
-
-def _moved(run: Plan, module: str, name: str) -> str | None:
-    known = [Api.of(r) for r in releases() if release_key(r) <= release_key(run.target.version)]
-    having = [index for index, api in enumerate(known) if api.has(module, name)]
-    if not having or having[-1] + 1 >= len(known):
-        return None
-    before, after = known[having[-1]], known[having[-1] + 1]
-    origin = (before.names(module) or {}).get(name)
-    if origin and origin != store.OUTSIDE:  # a re-export went: what it stood for may still be there
-        home, _, own = origin.rpartition(".")
-        return home if own == name else None
-    came = [m for m in after.where(name) if m not in before.where(name)]
-    return came[0] if len(came) == 1 else None
-
-
-def _public(run: Plan, module: str, name: str) -> str:
-    """The shortest package around the module that exports the same thing."""
-    around = [m for m in run.api.exported_from(name) if module.startswith(f"{m}.") and m.count(".") >= 1]
-    return around[0] if around else module
-
-
-def _in_use(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias) -> bool:
-    """A statement inside `try` or `if` chooses between several sources: that is the author's to decide."""
-    return any(isinstance(above, ast.Try) for above in file.file.above(statement))
+    free = [name for name, reads in file.file.reads.items() if not file.file.bound(name, reads[0])]
+    lost = sorted(n for n in free if run.api.has(module, n) is False and moved_names.was_there(run, module, n))
+    if lost:
+        message = f"{module} of vLLM {release} has no {', '.join(lost)}, which this file takes from it by *"
+        file.find(RULE, statement, Severity.ERROR, message, remedy)
 
 
 RULE = Rule(
@@ -146,8 +116,9 @@ RULE = Rule(
     name="moved-imports",
     summary="Imports follow names that moved between vLLM releases; names that are gone are reported.",
     why=(
-        "vLLM moved its attention code twice (0.14, 0.16) and much around it since. Where a name lives at the target "
-        "is read from the index of its releases."
+        "vLLM moved its attention code twice (0.14, 0.16) and much around it since. Where a name is at the target is "
+        "read from the index of its releases. A file copied out of vLLM's models folder imports its old neighbours by "
+        "relative imports; where none lies beside it, vLLM's own is meant, and is imported by its full name."
     ),
     follows="vLLM 0.14.0 and 0.16.0 (vllm.attention dissolved), and whatever else the index shows",
     names=frozenset({V.ENCODER_ATTENTION}),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import tokenize
 
 from codemods import edits as E
-from codemods import import_moves
+from codemods import import_moves, string_annotations
 from codemods.findings import Severity
 from codemods.parsed_file import keyword, parameters
 from codemods.plan import FilePlan, Plan
@@ -77,7 +76,10 @@ def plan(run: Plan) -> None:
     followers = Followers(run)
     for file in run.open_files:
         sites = sites_of(run, file)
-        _report_ambiguous(run, file, sites)
+        for statement, alias in sites.ambiguous:
+            module = run.target.encoder_attention
+            remedy = f"Bind it once, to {V.ENCODER_ATTENTION} of {module}, and run again."
+            import_moves.tell_of_rivals(run, file, RULE, statement, alias, remedy)
         if not sites.uses and not sites.strings and not sites.imports:
             continue
         if not run.target.replaces_multi_head_attention:
@@ -96,29 +98,6 @@ def plan(run: Plan) -> None:
 
 
 # -- what stays ----------------------------------------------------------------------------------------------------
-
-
-def _report_ambiguous(run: Plan, file: FilePlan, sites: Sites) -> None:
-    """A name that several statements bind: its uses and imports stay together, whichever of them holds."""
-    told: set[int] = set()
-    for statement, alias in sites.ambiguous:
-        local = alias.asname or alias.name
-        others = import_moves.rivals(file.file, statement, local)
-        guard = import_moves.guard(file.file, statement) or statement
-        file.refused += [E.Ref.of(statement), *map(E.Ref.of, file.file.reads.get(local, ()))]
-        if id(guard) in told:
-            continue
-        told.add(id(guard))
-        works = any(import_moves.works_at_target(run, file.file, other) for other in others)
-        lines = sorted({statement.lineno, *(getattr(other, "lineno", 1) for other in others)})
-        file.find(
-            RULE,
-            guard,
-            Severity.NOTE if works or not run.target.replaces_multi_head_attention else Severity.ERROR,
-            f"{local} is bound in several places (lines {', '.join(map(str, lines))}): its uses stay as they are",
-            f"Bind it once, to {V.ENCODER_ATTENTION} of {run.target.encoder_attention}, and run again.",
-            covers=statement,
-        )
 
 
 def _keep(file: FilePlan, sites: Sites) -> None:
@@ -186,10 +165,8 @@ def _rewrite(
         file.rewrite(RULE, node, "MultiHeadAttention is MMEncoderAttention", edits)
         file.rewritten.append(E.Ref.of(node))
     for string in sites.strings:
-        text = re.sub(rf"\b{V.MULTI_HEAD_ATTENTION}\b", new, _text(file, string))
-        file.rewrite(
-            RULE, string, "MultiHeadAttention is MMEncoderAttention", [E.ReplaceExpression(E.Ref.of(string), text)]
-        )
+        edit = string_annotations.renamed(file, string, V.MULTI_HEAD_ATTENTION, new)
+        file.rewrite(RULE, string, "MultiHeadAttention is MMEncoderAttention", [edit])
     _import_new(run, file, sites.imports, new, drop)
     if drop:
         for constant in file.file.nodes[ast.Constant]:

@@ -1,0 +1,72 @@
+"""Where a name of an earlier vLLM is at the target, read from the index release by release."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from codemods.plan import Plan
+from codemods.target import release_key
+from codemods.vision_attention import vocabulary as V
+from codemods.vllm_api import Api, releases, store
+
+
+def home(run: Plan, module: str, name: str) -> str | None:
+    """The module of the target that has what `module.name` was; None if none has, or if it is not known which.
+
+    Followed step by step: a name moved where it went in one place and came in another. The same name elsewhere is not
+    enough, for models define helpers of the same names.
+    """
+    if name == V.ENCODER_ATTENTION:
+        return run.target.encoder_attention
+    for _ in range(8):
+        if run.api.has(module, name):
+            return _public(run, module, name)
+        step = _moved(run.target.version, module, name)
+        if step is None:
+            return None
+        module = step
+    return None
+
+
+def was_module(run: Plan, module: str) -> bool:
+    """Whether some release up to the target has a module of this name."""
+    return run.api.has_module(module) or any(api.has_module(module) for api in _until(run.target.version))
+
+
+def is_module(run: Plan, package: str, name: str) -> bool:
+    """Whether `from package import name` gives a module, at the target or in the last release where it works."""
+    for api in (run.api, *reversed(_until(run.target.version))):
+        if api.has(package, name):
+            return name not in (api.names(package) or {}) and api.has_module(f"{package}.{name}")
+    return False
+
+
+def was_there(run: Plan, module: str, name: str) -> bool:
+    """Whether some release up to the target has the name."""
+    return any(api.has(module, name) for api in _until(run.target.version))
+
+
+@cache
+def _until(version: str) -> tuple[Api, ...]:
+    return tuple(Api.of(release) for release in releases() if release_key(release) <= release_key(version))
+
+
+@cache
+def _moved(version: str, module: str, name: str) -> str | None:
+    known = _until(version)
+    having = [index for index, api in enumerate(known) if api.has(module, name)]
+    if not having or having[-1] + 1 >= len(known):
+        return None
+    before, after = known[having[-1]], known[having[-1] + 1]
+    origin = (before.names(module) or {}).get(name)
+    if origin and origin != store.OUTSIDE:  # a re-export went: what it stood for may still be there
+        place, _, own = origin.rpartition(".")
+        return place if own == name else None
+    came = [m for m in after.where(name) if m not in before.where(name)]
+    return came[0] if len(came) == 1 else None
+
+
+def _public(run: Plan, module: str, name: str) -> str:
+    """The shortest package around the module that exports the same thing."""
+    around = [m for m in run.api.exported_from(name) if module.startswith(f"{m}.") and m.count(".") >= 1]
+    return around[0] if around else module
