@@ -63,13 +63,13 @@ def _follow(run: Plan, file: FilePlan, rule: Rule, node: ast.expr) -> bool:
     if not isinstance(node, ast.Attribute) or run.api.has(module, last) is not False:
         return False
     home = moved_names.home(run, module, last)
-    if home is None or not isinstance(node.ctx, ast.Load) or not import_moves.is_free(file.file, last, last):
+    if home is None or not isinstance(node.ctx, ast.Load) or not import_moves.is_free(file.file, home.name, home.name):
         if not any(place.contains(E.Ref.of(node)) for place in file.refused):
-            remedy = f"Import it from {home}." if home else "Take its uses out or replace them."
+            remedy = f"Import {home.name} from {home.module}." if home else "Take its uses out or replace them."
             file.find(rule, node, Severity.ERROR, f"{module}.{last} is not in vLLM {run.target.version}", remedy)
         return False
-    message = f"{last} is imported from {home}"
-    file.rewrite(rule, node, message, [E.ReplaceExpression(E.Ref.of(node), last), E.AddImport(home, last)])
+    edits: list[E.Edit] = [E.ReplaceExpression(E.Ref.of(node), home.name), E.AddImport(home.module, home.name)]
+    file.rewrite(rule, node, f"{home.name} is imported from {home.module}", edits)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 from codemods.plan import Plan
@@ -10,17 +11,36 @@ from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api, releases, store
 
 
-def home(run: Plan, module: str, name: str) -> str | None:
-    """The module of the target that has what `module.name` was; None if none has, or if it is not known which.
+@dataclass(frozen=True)
+class Home:
+    """A module of the target, and what a name is called there."""
+
+    module: str
+    name: str
+
+
+# Renamed on the way, with the same parameters and meaning: what it was, and what it is. vLLM 0.18.0.
+_RENAMED = {
+    ("vllm.model_executor.models.vision", "should_torch_compile_mm_vit"): Home(
+        "vllm.compilation.decorators", "should_torch_compile_mm_encoder"
+    ),
+}
+
+
+def home(run: Plan, module: str, name: str) -> Home | None:
+    """Where the target has what `module.name` was; None if nowhere, or if it is not known where.
 
     Followed step by step: a name moved where it went in one place and came in another. The same name elsewhere is not
     enough, for models define helpers of the same names.
     """
     if name == V.ENCODER_ATTENTION:
-        return run.target.encoder_attention
+        return Home(run.target.encoder_attention, name)
     for _ in range(8):
         if run.api.has(module, name):
-            return _public(run, module, name)
+            return Home(_public(run, module, name), name)
+        renamed = _RENAMED.get((module, name))
+        if renamed is not None and run.api.has(renamed.module, renamed.name):
+            return renamed
         step = _moved(run.target.version, module, name)
         if step is None:
             return None
@@ -63,6 +83,8 @@ def _moved(version: str, module: str, name: str) -> str | None:
         place, _, own = origin.rpartition(".")
         return place if own == name else None
     came = [m for m in after.where(name) if m not in before.where(name)]
+    if len(came) > 1:  # a file that went with others into a package keeps its own name
+        came = [m for m in came if m.rpartition(".")[2] == module.rpartition(".")[2]]
     return came[0] if len(came) == 1 else None
 
 

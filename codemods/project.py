@@ -132,7 +132,7 @@ class Project:
             return name
         module, _, last = name.rpartition(".")
         neighbour = self._missing_neighbour(file, node, at or node)
-        return f"{VLLM_MODELS}.{neighbour}.{last}" if neighbour and module not in self.by_module else None
+        return f"{neighbour}.{last}" if neighbour and module not in self.by_module else None
 
     def aliases(self, file: ParsedFile) -> dict[str, set[str]]:
         """The last part of what each imported name stands for -> the local names for it."""
@@ -162,7 +162,7 @@ class Project:
 
     @classmethod
     def _missing_neighbour(cls, file: ParsedFile, node: ast.AST | None, at: ast.AST | None) -> str | None:
-        """The module that the import of an expression's first name takes from a neighbour that is not there."""
+        """vLLM's module that the import of an expression's first name means by a neighbour that is not there."""
         while isinstance(node, ast.Attribute):
             node = node.value
         bound = file.bound(node.id, at) if isinstance(node, ast.Name) and at is not None else []
@@ -173,15 +173,18 @@ class Project:
 
     @staticmethod
     def missing_neighbour(file: ParsedFile, statement: ast.stmt) -> str | None:
-        """The module in `from .module import ...` if no such file lies beside this one; None for any other import.
+        """vLLM's module that a relative import means, in a file copied out of vLLM's models folder.
 
-        In vLLM's own tree a neighbour is never missing, only not given.
+        None if the file it names is there. In vLLM's own tree a neighbour is never missing, only not given.
         """
-        if not isinstance(statement, ast.ImportFrom) or statement.level != 1 or not statement.module:
+        if not isinstance(statement, ast.ImportFrom) or not statement.level or not statement.module:
             return None
-        if file.module.startswith("vllm.") or _on_disk(file.path.parent.joinpath(*statement.module.split("."))):
+        above, package, folders = statement.level - 1, VLLM_MODELS.split("."), file.path.absolute().parents
+        if file.module.startswith("vllm.") or above >= min(len(package), len(folders)):
             return None
-        return statement.module
+        if _on_disk(folders[above].joinpath(*statement.module.split("."))):
+            return None
+        return ".".join([*package[: len(package) - above], statement.module])
 
     # -- classes -----------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from codemods import edits as E
 from codemods import import_moves, moved_names
 from codemods.findings import Severity
 from codemods.module_imports import plan_modules
+from codemods.moved_names import Home
 from codemods.plan import FilePlan, Plan
-from codemods.project import VLLM_MODELS
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 
@@ -44,57 +45,61 @@ def _plan_statement(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> Non
     if file.gone(statement):
         return
     neighbour = run.project.missing_neighbour(file.file, statement)
-    module = f"{VLLM_MODELS}.{neighbour}" if neighbour else file.file.absolute(statement)
+    module = neighbour or file.file.absolute(statement)
     if not (module == "vllm" or module.startswith("vllm.")) or module in run.project.by_module:
         return
     if neighbour and not moved_names.was_module(run, module):
         return
-    homes: dict[ast.alias, str] = {}
+    homes: dict[ast.alias, Home] = {}
     for alias in statement.names:
         if alias.name == "*":
             _plan_star(run, file, statement, module)
         elif alias.name not in _OWNED and E.RemoveImport(E.Ref.of(statement), alias.name) not in file.edits:
-            place = _home(run, file, statement, alias, module)
-            if place is not None and (neighbour or place != module):
-                homes[alias] = place
-    if len(homes) == len(statement.names) and len(set(homes.values())) == 1:
-        file.rewrite(
-            RULE, statement, _message(homes), import_moves.moved_whole(file, statement, next(iter(homes.values())))
-        )
+            home = _home(run, file, statement, alias, module)
+            if home is not None and (neighbour or home != Home(module, alias.name)):
+                homes[alias] = home
+    modules = {home.module for home in homes.values()}
+    if len(homes) == len(statement.names) and len(modules) == 1 and all(a.name == h.name for a, h in homes.items()):
+        edits = import_moves.moved_whole(file, statement, modules.pop())
+        file.rewrite(RULE, statement, _message(list(homes.values())), edits)
         return
-    for alias, place in homes.items():
-        edits = import_moves.moved(file, statement, alias, place, alias.name, alias.asname)
-        file.rewrite(RULE, statement, _message({alias: place}), edits)
+    for alias, home in homes.items():
+        edits = import_moves.moved(file, statement, alias, home.module, home.name, alias.asname)
+        if home.name != alias.name and alias.asname is None:
+            for read in file.file.reads.get(alias.name, ()):
+                edits.append(E.ReplaceExpression(E.Ref.of(read), home.name))
+        file.rewrite(RULE, statement, _message([home]), edits)
 
 
-def _message(homes: dict[ast.alias, str]) -> str:
-    names = ", ".join(alias.name for alias in homes)
-    return f"{names} {'is' if len(homes) == 1 else 'are'} imported from {next(iter(homes.values()))}"
+def _message(homes: Sequence[Home]) -> str:
+    names = ", ".join(home.name for home in homes)
+    return f"{names} {'is' if len(homes) == 1 else 'are'} imported from {homes[0].module}"
 
 
-def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: str) -> str | None:
+def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: str) -> Home | None:
     """Where the target has an imported name. None where nothing is to be done, or a finding says why nothing is."""
     name = alias.name
     if run.api.has(module, name) is not False and name != V.ENCODER_ATTENTION:
-        return module
+        return Home(module, name)
     if moved_names.is_module(run, module, name):
         return None  # `from vllm.attention import layer`: looked at by what is read from it
-    place = moved_names.home(run, module, name)
+    home = moved_names.home(run, module, name)
+    remedy = f"Bind it once, from {home.module}, and run again." if home else "Take its uses out or replace them."
     if import_moves.rivals(file.file, statement, alias.asname or name):
         if run.api.has(module, name) is False:
-            remedy = f"Bind it once, from {place}, and run again." if place else "Take its uses out or replace them."
             import_moves.tell_of_rivals(run, file, RULE, statement, alias, remedy)
         return None
-    if place is None:
+    free = home is None or home.name == name or import_moves.is_free(file.file, home.name, home.name)
+    if home is None or not free:
         guarded = isinstance(import_moves.guard(file.file, statement), ast.Try)
-        file.find(
-            RULE,
-            alias,
-            Severity.WARNING if guarded else Severity.ERROR,
-            f"{module}.{name} is not in vLLM {run.target.version}",
-            "Take its uses out or replace them; no module of this release defines the name.",
+        severity = Severity.WARNING if guarded else Severity.ERROR
+        gone = "Take its uses out or replace them; no module of this release defines the name."
+        kept = (
+            f"{home.name} of {home.module} took its place; the file has something else of that name." if home else gone
         )
-    return place
+        file.find(RULE, alias, severity, f"{module}.{name} is not in vLLM {run.target.version}", kept)
+        return None
+    return home
 
 
 def _plan_star(run: Plan, file: FilePlan, statement: ast.ImportFrom, module: str) -> None:
