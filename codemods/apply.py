@@ -201,6 +201,8 @@ def _with_indent(code: str, indent: str) -> str:
 
 def _expression(code: str, old: Any) -> cst.BaseExpression:
     new = cst.parse_expression(code)
+    if isinstance(old, cst.Tuple) and not isinstance(new, cst.Tuple):
+        return new  # the parentheses were the tuple's
     if getattr(old, "lpar", ()) and not new.lpar:
         return new.with_changes(lpar=old.lpar, rpar=old.rpar)
     if _looseness(new) > _looseness(old) and not new.lpar:

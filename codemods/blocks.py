@@ -8,6 +8,16 @@ from typing import Any
 
 import libcst as cst
 
+_FOR_TOOLS = (
+    "noqa",
+    "type:",
+    "isort:",
+    "pylint:",
+    "pyright:",
+    "fmt:",
+    "ruff:",
+)  # comments that only concern their line
+
 
 class Gone(cst.SimpleStatementLine):
     """Stands where a statement was taken out, until the lines around it are closed up."""
@@ -68,7 +78,11 @@ def drop_if_empty(node: Any) -> Any:
     if isinstance(node, (Gone, cst.FlattenSentinel)):  # in a sentinel something was put beside the line
         return node
     if not node.body:
-        return gone_line(node, keep_comments=True)
+        gone = gone_line(node, keep_comments=True)
+        comment = node.trailing_whitespace.comment
+        if comment is not None and not comment.value.lstrip("# ").startswith(_FOR_TOOLS):
+            gone = gone.with_changes(leading_lines=[*gone.leading_lines, cst.EmptyLine(comment=comment)])
+        return gone
     return node.with_changes(body=[*node.body[:-1], node.body[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
 
 

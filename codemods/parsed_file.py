@@ -52,6 +52,10 @@ class ParsedFile:
 
     def __post_init__(self) -> None:
         _ = self._order  # fills `parents`
+        for imported in self.imports:
+            if imported.name not in (None, imported.alias) and isinstance(imported.scope, ast.Module):
+                for node in self.reads.get(imported.alias, ()):
+                    node.stands_for = imported.name  # type: ignore[attr-defined]
 
     @classmethod
     def of(cls, text: str, like: ParsedFile) -> ParsedFile:
@@ -288,6 +292,13 @@ def dotted(node: ast.AST | None) -> str | None:
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
+
+
+def spelled(node: ast.expr) -> str:
+    """The last part of a name, as its import spells it: `f`, `x.f` and an `f as g` that is read as `g` all give `f`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return str(getattr(node, "stands_for", node.id)) if isinstance(node, ast.Name) else ""
 
 
 def self_attribute(node: ast.AST | None) -> str | None:

@@ -159,6 +159,14 @@ class Places:
         wanted = getattr(cst, ref.kind, None)
         nodes = [node for node in table.get(key, ()) if isinstance(node, cst.BaseExpression)]
         exact = [node for node in nodes if wanted is not None and isinstance(node, wanted)]
+        if ref.kind == "Tuple" and not exact:  # `ast` counts the parentheses of a tuple in, LibCST does not
+            inside = [
+                (end, node)
+                for (start, end), found in table.items()
+                for node in found
+                if isinstance(node, cst.Tuple) and node.lpar and key[0] < start and end < key[1]
+            ]
+            exact = [max(inside, key=lambda item: item[0])[1]] if inside else []
         if not (exact or nodes):
             raise PlaceError(f"line {ref.line}: no {ref.kind} found for an edit")
         node = (exact or nodes)[0]

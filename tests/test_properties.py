@@ -138,7 +138,6 @@ def test_imports_may_have_aliases(data: st.DataObject) -> None:
 NOT_FOLLOWED = ("rearrange", "vit_flash_attn_wrapper", "vit_xformers_attn_wrapper")
 
 
-@pytest.mark.xfail(reason="a class that calls one of these by an alias is refused, though with a finding")
 @pytest.mark.parametrize("name", NOT_FOLLOWED)
 def test_helpers_may_have_aliases(name: str) -> None:
     text = FILES["dispatch-chain" if name == "rearrange" else "xformers-lengths"]
@@ -153,10 +152,7 @@ def imported_names(text: str) -> list[str]:
     "written",
     [
         "# why\n{}",
-        pytest.param(
-            "{}  # why",
-            marks=pytest.mark.xfail(reason="what stands behind an import goes when it moves to another module"),
-        ),
+        "{}  # why",
     ],
 )
 def test_a_comment_at_an_import_moves_with_it(written: str) -> None:
@@ -164,7 +160,6 @@ def test_a_comment_at_an_import_moves_with_it(written: str) -> None:
     assert "# why" in port(FILES["xformers-lengths"].replace(line, written.format(line)))
 
 
-@pytest.mark.xfail(reason="the edit of a tuple in parentheses is not placed, so the file is left as it is")
 def test_a_returned_tuple_may_have_parentheses() -> None:
     text = FILES["xformers-lengths"]
     written = text.replace("return max_seqlen, seqlens", "return (max_seqlen, seqlens)")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from codemods.parsed_file import ParsedFile, attribute_loads, keyword, loads, same, self_attribute, stores
@@ -314,8 +315,7 @@ def _substituted(node: ast.expr, name: str, item: ast.expr) -> ast.expr:
         def visit_Name(self, inner: ast.Name) -> ast.AST:
             return item if inner.id == name else inner
 
-    copy = ast.parse(ast.unparse(node), mode="eval").body
-    return Put().visit(copy)  # type: ignore[no-any-return]
+    return Put().visit(deepcopy(node))  # type: ignore[no-any-return]
 
 
 def _kernel_arguments(kernel: ast.Call, wrapper: bool) -> dict[str, ast.expr]:

@@ -10,6 +10,8 @@ import ast
 import re
 from dataclasses import dataclass
 
+from codemods.parsed_file import spelled
+
 KERNEL = "<kernel>"
 _METHODS = ("contiguous", "reshape", "view", "permute", "transpose", "flatten", "squeeze", "unsqueeze")
 
@@ -29,14 +31,7 @@ def operation(call: ast.Call) -> str | None:
     """The name of a view operation (`rearrange`, `reshape`, ...), or None."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS:
         return call.func.attr
-    name = (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )
-    return "rearrange" if name == "rearrange" and len(call.args) >= 2 else None
+    return "rearrange" if spelled(call.func) == "rearrange" and len(call.args) >= 2 else None
 
 
 def evaluate(node: ast.expr, known: dict[str, Value | None], kernel: ast.Call | None = None) -> Value | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from codemods.parsed_file import ParsedFile, dotted
+from codemods.parsed_file import ParsedFile, spelled
 from codemods.project import Project
 
 MULTI_HEAD_ATTENTION = "MultiHeadAttention"
@@ -89,6 +89,4 @@ def may_mean(project: Project, file: ParsedFile, node: ast.AST, names: tuple[str
 
 def called(node: ast.Call) -> str | None:
     """The last name of what a call calls: `f`, `x.f` and `self.f` all give `f`."""
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return last(dotted(node.func))
+    return spelled(node.func) or None
