@@ -98,16 +98,28 @@ def with_argument(arguments: Sequence[cst.Arg], edit: E.SetArgument) -> Sequence
         space = before if isinstance(before, cst.Comma) else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
         return [*result[:place], new.with_changes(comma=space), *result[place:]]
     last = result[-1]
-    usual = next((a.comma for a in reversed(result[:-1]) if isinstance(a.comma, cst.Comma)), None)
-    between = usual if usual is not None and _comment(usual.whitespace_after) is None else None
-    if between is None:
-        between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    closing = last.comma.whitespace_after if isinstance(last.comma, cst.Comma) else last.whitespace_after_arg
+    between = _between(result, closing)
+    if isinstance(between, cst.ParenthesizedWhitespace) and isinstance(closing, cst.ParenthesizedWhitespace):
+        between = between.with_changes(first_line=closing.first_line)  # a comment stays with the argument it follows
+        closing = closing.with_changes(first_line=cst.TrailingWhitespace())
     if isinstance(last.comma, cst.Comma):
-        if _comment(last.comma.whitespace_after) is None:
-            return [*result[:-1], last.with_changes(comma=between), new.with_changes(comma=last.comma)]
-        return [*result, new]
-    new = new.with_changes(whitespace_after_arg=last.whitespace_after_arg)
-    return [*result[:-1], last.with_changes(comma=between, whitespace_after_arg=cst.SimpleWhitespace("")), new]
+        new = new.with_changes(comma=cst.Comma(whitespace_after=closing))
+    else:
+        new = new.with_changes(whitespace_after_arg=closing)
+    last = last.with_changes(comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace(""))
+    return [*result[:-1], last, new]
+
+
+def _between(arguments: Sequence[cst.Arg], closing: cst.BaseParenthesizableWhitespace) -> Any:
+    """The white space to put behind what was the last argument: as between those before, without a comment."""
+    usual = next((a.comma.whitespace_after for a in reversed(arguments[:-1]) if isinstance(a.comma, cst.Comma)), None)
+    if isinstance(usual, cst.ParenthesizedWhitespace):
+        return usual.with_changes(first_line=cst.TrailingWhitespace(), empty_lines=[])
+    if isinstance(closing, cst.ParenthesizedWhitespace) and (usual is None or _comment(closing) is not None):
+        deeper = cst.SimpleWhitespace(closing.last_line.value + "    ")
+        return closing.with_changes(first_line=cst.TrailingWhitespace(), empty_lines=[], last_line=deeper)
+    return usual if usual is not None else cst.SimpleWhitespace(" ")
 
 
 def with_bases(node: cst.ClassDef, bases: Sequence[cst.Arg]) -> cst.ClassDef:
