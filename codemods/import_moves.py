@@ -26,10 +26,8 @@ def moved(
     ref = E.Ref.of(statement)
     alone = len(statement.names) == 1
     note = None if alone else _note(file.file, statement, alias)
-    commented = bool(note or _above(file.file, statement, alias)) or (
-        alone and any("#" in line for line in file.file.lines[statement.lineno - 1 : statement.end_lineno])
-    )
-    if isinstance(file.file.parents[statement], ast.Module) and not commented:
+    commented = bool(note or _above(file.file, statement, alias)) or (alone and _has_comment(file.file, statement))
+    if _may_move(file.file, statement) and not commented:
         return [E.RemoveImport(ref, alias.name), E.AddImport(module, name, asname)]
     new = name + (f" as {asname}" if asname and asname != name else "")
     if alone:
@@ -41,12 +39,21 @@ def moved(
 
 def moved_whole(file: FilePlan, statement: ast.ImportFrom, module: str) -> list[E.Edit]:
     """Edits after which everything that an import names comes from another module."""
-    commented = any("#" in line for line in file.file.lines[statement.lineno - 1 : statement.end_lineno])
-    if isinstance(file.file.parents[statement], ast.Module) and not commented:
+    if _may_move(file.file, statement) and not _has_comment(file.file, statement):
         return [e for a in statement.names for e in moved(file, statement, a, module, a.name, a.asname)]
     first = statement.names[0]
     new = first.name + (f" as {first.asname}" if first.asname else "")
     return [E.ReplaceStatement(E.Ref.of(statement), _in_place(file.file, statement, first, module, new))]
+
+
+def _has_comment(file: ParsedFile, statement: ast.stmt) -> bool:
+    return any("#" in line for line in file.lines[statement.lineno - 1 : statement.end_lineno])
+
+
+def _may_move(file: ParsedFile, statement: ast.stmt) -> bool:
+    """Whether an import may go to another place: at module level, and not where `# isort: off` keeps the order."""
+    switches = [line.strip() for line in file.lines[: statement.lineno] if line.strip().startswith("# isort: o")]
+    return isinstance(file.parents[statement], ast.Module) and switches[-1:] != ["# isort: off"]
 
 
 def _note(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias) -> str | None:
