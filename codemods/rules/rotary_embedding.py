@@ -388,7 +388,8 @@ def _pair(file: FilePlan, method: AnyFunction, call: ast.Call, found: rotary.Rot
         if texts:
             raise Refusal("it rotates query and key by different angles", call)
         if not isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Attribute)):
-            name = _free(file, method, statement, text, part)
+            others = [turns[0].sin if part == "cos" else turns[0].cos, *(ast.unparse(turn.x) for turn in turns)]
+            name = _free(file, method, statement, text, part, others)
             lines.append(f"{name} = {text}")
             turns = [
                 rotary.Turn(t.x, name if part == "cos" else t.cos, name if part == "sin" else t.sin) for t in turns
@@ -404,13 +405,17 @@ def _pair(file: FilePlan, method: AnyFunction, call: ast.Call, found: rotary.Rot
     return [E.ReplaceStatement(E.Ref.of(statement), "\n".join(lines) + "\n")]
 
 
-def _free(file: FilePlan, method: AnyFunction, statement: ast.stmt, text: str, part: str) -> str:
-    """A name for an angle: the one it had, if nobody reads that one later, else one that is not taken."""
-    root = next(iter(sorted(loads(ast.parse(text)))), part)
-    looped = any(isinstance(n, (ast.For, ast.While)) for n in file.file.above(statement))
-    read_later = any(n.lineno > (statement.end_lineno or statement.lineno) for n in uses_of(file).before(root, method))
-    if text.startswith(f"{root}.") and not looped and not read_later and root != "self":
-        return root
+def _free(file: FilePlan, method: AnyFunction, statement: ast.stmt, text: str, part: str, others: Sequence[str]) -> str:
+    """A name for an angle: the one it had, if nobody reads that one again, else one that is not taken."""
+    node: ast.AST = ast.parse(text, mode="eval").body
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        node = node.value if isinstance(node, ast.Subscript) else node.func.value  # type: ignore[attr-defined]
+    if isinstance(node, ast.Name):
+        looped = any(isinstance(n, (ast.For, ast.While)) for n in file.file.above(statement))
+        end = statement.end_lineno or statement.lineno
+        again = any(n.lineno > end for n in uses_of(file).before(node.id, method))
+        if not looped and not again and not any(node.id in loads(ast.parse(other)) for other in others):
+            return node.id
     taken = loads(method) | stores(method) | {a.arg for a in ast.walk(method.args) if isinstance(a, ast.arg)}
     return next(name for name in (part, f"{part}_half", f"rotary_{part}", f"rotary_{part}_half") if name not in taken)
 

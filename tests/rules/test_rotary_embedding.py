@@ -181,6 +181,32 @@ def rotate(q, k, cos, sin, is_flash=False):
         ("enforce_enable=True", "enable_fp32_compute=True"),
         axes=3,
     ),
+    "query and key at once, given the angles": Helper(
+        f"""\
+from {COMMON} import apply_rotary_emb_torch
+
+
+def rotate(q, k, freqs):
+    cos, sin = freqs.cos(), freqs.sin()
+    q_out = apply_rotary_emb_torch(q.float(), cos, sin, is_neox_style=True).to(q.dtype)
+    return q_out, apply_rotary_emb_torch(k.float(), cos, sin, True).to(k.dtype)
+""",
+        "q, k = rotate(q, k, angles)\nreturn q, k",
+        ("enforce_enable=True", "enable_fp32_compute=True"),
+    ),
+    "query and key at once, angles out of a pair": Helper(
+        f"""\
+from {COMMON} import apply_rotary_emb_torch
+
+
+def rotate(q, k, cos, sin):
+    cos, sin = (cos.chunk(2, -1)[0], sin.chunk(2, -1)[0])
+    return apply_rotary_emb_torch(q, cos, sin, True), apply_rotary_emb_torch(k, cos, sin, True)
+""",
+        "pair = [torch.cat((a, a), dim=-1) for a in (angles.cos(), angles.sin())]\n"
+        "new_q, new_k = rotate(q, k, pair[0], pair[1])\nreturn new_q, new_k",
+        ("enforce_enable=True",),
+    ),
     "vLLM's own helper until 0.11": Helper(
         "from vllm.model_executor.models.qwen2_vl import apply_rotary_pos_emb_vision\n",
         "return [apply_rotary_pos_emb_vision(x, angles) for x in (q, k)]",
