@@ -167,6 +167,18 @@ class ParsedFile:
         return table
 
     @cached_property
+    def exported(self) -> set[str]:
+        """Names in `__all__`, however it is written."""
+        found = set()
+        for statement in self.tree.body:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is not None:
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
+                    strings = (n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant))
+                    found |= {text for text in strings if isinstance(text, str)}
+        return found
+
+    @cached_property
     def class_nodes(self) -> list[ast.ClassDef]:
         """Every class statement, in source order."""
         return [n for n in self.nodes[ast.ClassDef] if isinstance(n, ast.ClassDef)]

@@ -169,7 +169,7 @@ def _imports(run: Plan, file: FilePlan, uses: Uses) -> None:
     """Imports whose last reader is gone. A package's own file re-exports, so its imports stay."""
     if file.file.is_package:
         return
-    exported = _exported(file)
+    exported = file.file.exported
     for imported in file.file.imports:
         if imported.alias in exported or file.gone(imported.statement) or (imported.name or imported.module) == "*":
             continue
@@ -212,21 +212,6 @@ def _only_for(block: ast.Try, name: str) -> bool:
     return harmless and alone and not block.orelse and not block.finalbody
 
 
-def _exported(file: FilePlan) -> set[str]:
-    """Names in `__all__`, however it is written."""
-    found = set()
-    for statement in file.file.tree.body:
-        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is not None:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
-                found |= {
-                    n.value
-                    for n in ast.walk(statement.value)
-                    if isinstance(n, ast.Constant) and isinstance(n.value, str)
-                }
-    return found
-
-
 def _taken_by_others(run: Plan, file: FilePlan, name: str) -> bool:
     """Whether another file, of the run or beside it, may import the name from this one."""
     for other in run.files:
@@ -242,7 +227,9 @@ def _taken_by_others(run: Plan, file: FilePlan, name: str) -> bool:
 def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
     """Module-level functions whose last caller in the run is gone: a local rotary helper, say."""
     for node in file.file.tree.body:
-        if not isinstance(node, FunctionNode) or file.gone(node) or node.name in _exported(file):
+        if not isinstance(node, FunctionNode) or node.name not in uses.touched or node.name in file.file.exported:
+            continue
+        if file.gone(node):
             continue
         own = {id(n) for n in file.file.below(node)}
         outside = [n for n in uses.before(node.name) if id(n) not in own]
