@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from functools import cache
 
+from codemods import calls
 from codemods.plan import Plan
 from codemods.target import release_key
 from codemods.vision_attention import vocabulary as V
@@ -18,6 +20,8 @@ class Home:
     module: str
     name: str
 
+
+_MODELS = ("vllm.model_executor.models.", "vllm.models.", "vllm.transformers_utils.processors.")
 
 # Renamed on the way, with the same parameters and meaning: what it was, and what it is. vLLM 0.18.0.
 _RENAMED = {
@@ -46,6 +50,32 @@ def home(run: Plan, module: str, name: str) -> Home | None:
             return None
         module = step
     return None
+
+
+def why_not_called(run: Plan, module: str, name: str, new: Home, call: ast.Call) -> str | None:
+    """Why a call of what `module.name` was does not fit what it is now; None if it does, or cannot be known.
+
+    A positional argument must reach the parameter it reached in the last release that has the old name.
+    """
+    why = calls.why_not(run.api, f"{new.module}.{new.name}", call)
+    before = next((api for api in reversed(_until(run.target.version)) if api.has(module, name)), None)
+    old = before.signature(f"{module}.{name}") if before is not None else None
+    now = run.api.signature(f"{new.module}.{new.name}")
+    if why is not None or old is None or now is None:
+        return why
+    names = zip(old.parameters, now.parameters)
+    changed = next(((a.name, b.name) for a, b in list(names)[: len(call.args)] if a.name != b.name), None)
+    return f"the argument for '{changed[0]}' would reach '{changed[1]}'" if changed is not None else None
+
+
+def elsewhere(run: Plan, name: str) -> str:
+    """What a person should look at where a name is gone: what the target has of that name."""
+    found = run.api.exported_from(name)[:3]
+    if not found:
+        return "Take its uses out or replace them; no module of this release defines the name."
+    return (
+        f"Take its uses out or replace them; see whether {' or '.join(f'{m}.{name}' for m in found)} is the same thing."
+    )
 
 
 def was_module(run: Plan, module: str) -> bool:
@@ -85,7 +115,20 @@ def _moved(version: str, module: str, name: str) -> str | None:
     came = [m for m in after.where(name) if m not in before.where(name)]
     if len(came) > 1:  # a file that went with others into a package keeps its own name
         came = [m for m in came if m.rpartition(".")[2] == module.rpartition(".")[2]]
-    return came[0] if len(came) == 1 else None
+    return came[0] if len(came) == 1 and _is_same(before, module, after, came[0], name) else None
+
+
+def _is_same(before: Api, old: str, after: Api, new: str, name: str) -> bool:
+    """Whether a name that went here and came there is one thing: the signatures say so, where there are any.
+
+    What came from or went to a model file needs more than the name: models define things of the same names.
+    """
+    if new.startswith(f"{old}.") or old.startswith(f"{new}.") or old.rpartition(".")[2] == new.rpartition(".")[2]:
+        return True
+    signatures = (before.signature(f"{old}.{name}"), after.signature(f"{new}.{name}"))
+    if signatures[0] is not None and signatures[1] is not None:
+        return signatures[0] == signatures[1]
+    return not any(module.startswith(_MODELS) for module in (old, new))
 
 
 def _public(run: Plan, module: str, name: str) -> str:

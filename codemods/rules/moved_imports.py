@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from codemods import edits as E
 from codemods import import_moves, moved_names
@@ -93,13 +93,30 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
     if home is None or not free:
         guarded = isinstance(import_moves.guard(file.file, statement), ast.Try)
         severity = Severity.WARNING if guarded else Severity.ERROR
-        gone = "Take its uses out or replace them; no module of this release defines the name."
+        gone = moved_names.elsewhere(run, name)
         kept = (
             f"{home.name} of {home.module} took its place; the file has something else of that name." if home else gone
         )
         file.find(RULE, alias, severity, f"{module}.{name} is not in vLLM {run.target.version}", kept)
         return None
+    for call in _calls_of(file, alias.asname or name) if name != V.ENCODER_ATTENTION else ():
+        why = moved_names.why_not_called(run, module, name, home, call)
+        if why is not None:
+            message = f"{name} is in {home.module} of vLLM {run.target.version}, and takes other arguments: {why}"
+            file.find(RULE, call, Severity.ERROR, message, "Import it from there, and call it as its signature asks.")
+            file.refused.append(E.Ref.of(alias))
+            return None
     return home
+
+
+def _calls_of(file: FilePlan, local: str) -> Iterator[ast.Call]:
+    """Calls of a name, less those that other rules give other arguments."""
+    edited = {edit.call for edit in file.edits if isinstance(edit, (E.RemoveArgument, E.SetArgument))}
+    for read in file.file.reads.get(local, ()):
+        above = file.file.parents[read]
+        if isinstance(above, ast.Call) and above.func is read and not file.gone(above):
+            if E.Ref.of(above) not in edited:
+                yield above
 
 
 def _plan_star(run: Plan, file: FilePlan, statement: ast.ImportFrom, module: str) -> None:

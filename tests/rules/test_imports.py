@@ -298,6 +298,26 @@ class TestMovedName:
         assert after == text
         assert any(message in finding.message and finding.severity is Severity.ERROR for finding in findings)
 
+    def test_that_takes_other_arguments_now_stays(self, port: Port) -> None:
+        """Its fourth parameter was cu_seqlens; where it is now, that is scale."""
+        text = dedent("""\
+            from vllm.attention.ops.vit_attn_wrappers import vit_torch_sdpa_wrapper
+
+
+            def attend(q, k, v, cu_seqlens):
+                return vit_torch_sdpa_wrapper(q, k, v, cu_seqlens)
+            """)
+        after, findings = port(text)
+        assert after == text
+        assert any("the argument for 'cu_seqlens' would reach 'scale'" in finding.message for finding in findings)
+
+    def test_is_not_taken_for_another_of_its_spelling(self, port: Port) -> None:
+        text = "from vllm.model_executor.models.internvl import IMG_CONTEXT\n"
+        after, findings = port(text)
+        assert after == text
+        assert "see whether" in findings[0].remedy
+        assert "nano_nemotron_vl.IMG_CONTEXT" in findings[0].remedy
+
     def test_is_told_of_where_a_star_brought_it(self, port: Port) -> None:
         """vLLM 0.14 still has the module, without the class."""
         text = "from vllm.attention.layer import *\n\nkinds = (Attention, MultiHeadAttention)\n"
