@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from codemods import edits as E
 from codemods import emit
@@ -14,10 +14,12 @@ from codemods.project import AnyFunction, Class, Function
 from codemods.rule import Example, Rule
 from codemods.target import release_key
 from codemods.uses import uses_of
-from codemods.vision_attention import layouts, rotary
+from codemods.vision_attention import rotary
+from codemods.vision_attention import rotary_symbols as symbols
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.arms import Refusal
 from codemods.vision_attention.attention_class import RETARGETED, AttentionClass
+from codemods.vision_attention.tensor_axes import axes_of, is_stacked
 
 _LINE = 88  # the formatter default of vLLM and of most plugins
 
@@ -176,7 +178,7 @@ def _is_function(reached: Function) -> bool:
     return reached.skip == 0 and reached.file.class_of(reached.node) is None
 
 
-_LAST = {name.rpartition(".")[2] for name in rotary.KNOWN}
+_LAST = {name.rpartition(".")[2] for name in symbols.KNOWN}
 
 
 def _aware(file: ParsedFile) -> bool:
@@ -231,7 +233,7 @@ def _mentioned(run: Plan, file: ParsedFile, function: AnyFunction) -> frozenset[
         elif isinstance(node, (ast.Name, ast.Attribute)):
             name = run.project.vllm(file, node)
             found |= {name} if name else set()
-    return frozenset(found & rotary.KNOWN)
+    return frozenset(found & symbols.KNOWN)
 
 
 def _owner(file: ParsedFile, node: ast.AST) -> ast.AST | None:
@@ -252,12 +254,12 @@ def _names(
     if reached is not None:
         return helpers.get(_key(reached.file, reached.node), frozenset()) if _is_function(reached) else frozenset()
     name = (run.project.vllm(file.file, call.func) or file.file.resolve(call.func)) if aware else None
-    return frozenset({name} & (rotary.KNOWN - {rotary.OP, rotary.CHOOSER})) if name else frozenset()
+    return frozenset({name} & (symbols.KNOWN - {symbols.OP, symbols.CHOOSER})) if name else frozenset()
 
 
 def _severity(run: Plan, names: frozenset[str], call: ast.Call) -> Severity:
     removed = any(run.api.has(*name.rpartition(".")[::2]) is False for name in names)
-    late = rotary.OP in names and release_key(run.target.version) >= (0, 14)
+    late = symbols.OP in names and release_key(run.target.version) >= (0, 14)
     if removed or late:
         return Severity.ERROR
     # the flag of MMEncoderAttention does not say that the flash_attn package is there
@@ -319,7 +321,7 @@ def _review(run: Plan, method: AnyFunction, found: rotary.Rotary) -> str:
         reasons.append(
             "the op turns whole heads, the helper also took narrower angles: cos and sin must be half the head size"
         )
-    if release_key(run.target.version) < (0, 14) and not all(_stacked(method, turn.x) for turn in found.turns):
+    if release_key(run.target.version) < (0, 14) and not all(is_stacked(method, turn.x) for turn in found.turns):
         reasons.append("vllm-ascend 0.13 reads four axes as q and k stacked by torch.cat; other platforms do not")
     return "; ".join(reasons)
 
@@ -475,7 +477,7 @@ class _Ops:
         where = _anchor(self.file, cls)
         precision = ", computing in float32 as the helper did" if found.fp32 else ""
         message = f"{cls.name}: ApplyRotaryEmb is built as {target}{precision}"
-        module, _, name = rotary.OP.rpartition(".")
+        module, _, name = symbols.OP.rpartition(".")
         self.file.rewrite(
             RULE, where, message, [E.InsertAfter(E.Ref.of(where), f"{code}\n"), E.AddImport(module, name)]
         )
@@ -542,7 +544,7 @@ def _built_late(run: Plan, file: FilePlan) -> None:
         method = file.file.function(call)
         if method is None or method.name != "forward" or file.gone(call) or not isinstance(call, ast.Call):
             continue
-        if run.project.vllm(file.file, call.func) == rotary.OP:
+        if run.project.vllm(file.file, call.func) == symbols.OP:
             file.find(
                 RULE,
                 call,
@@ -550,70 +552,6 @@ def _built_late(run: Plan, file: FilePlan) -> None:
                 "ApplyRotaryEmb is built in forward, which vLLM 0.14 and later refuse",
                 "Build it once in __init__, as an attribute of self.",
             )
-
-
-# -- shapes in the caller ----------------------------------------------------------------------------------------------
-
-
-def _values(method: AnyFunction, name: ast.Name) -> Iterator[ast.expr]:
-    """The expressions assigned to a name ahead of where it is read, last first."""
-    steps = [s for s in ast.walk(method) if isinstance(s, ast.Assign) and s.lineno < name.lineno]
-    for step in sorted(steps, key=lambda s: -s.lineno):
-        for target in step.targets:
-            if isinstance(target, ast.Name) and target.id == name.id:
-                yield step.value
-            elif isinstance(target, ast.Tuple) and name.id in stores(target):
-                if isinstance(step.value, (ast.GeneratorExp, ast.ListComp)):
-                    yield step.value.elt
-                elif isinstance(step.value, ast.Tuple) and len(step.value.elts) == len(target.elts):
-                    yield step.value.elts[[ast.unparse(t) for t in target.elts].index(name.id)]
-                else:
-                    yield step.value
-
-
-def axes_of(method: AnyFunction, node: ast.expr, depth: int = 0) -> int | None:
-    """How many axes a tensor has at a place in a method, where an operation that says so gave it its shape."""
-    if depth > 8:
-        return None
-    if isinstance(node, ast.Name):
-        value = next(_values(method, node), None)
-        return axes_of(method, value, depth + 1) if value is not None else None
-    if not isinstance(node, ast.Call):
-        return None
-    name = V.called(node)
-    if (
-        name in ("cat", "concat")
-        and node.args
-        and isinstance(node.args[0], (ast.Tuple, ast.List))
-        and node.args[0].elts
-    ):
-        return axes_of(method, node.args[0].elts[0], depth + 1)
-    if name == "rearrange":
-        sides = layouts.pattern(node)
-        return len(sides[1]) if sides is not None and "..." not in sides[1] else None
-    if not isinstance(node.func, ast.Attribute):
-        return None
-    arguments: Sequence[ast.expr] = (
-        node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], (ast.Tuple, ast.List)) else node.args
-    )
-    if name in ("view", "reshape", "permute"):
-        return None if any(isinstance(a, ast.Starred) for a in arguments) or len(arguments) < 2 else len(arguments)
-    inner = axes_of(method, node.func.value, depth + 1)
-    if name == "unsqueeze" and inner is not None:
-        return inner + 1
-    return inner if name in ("contiguous", "transpose", "float", "to", "type_as") else None
-
-
-def _stacked(method: AnyFunction, node: ast.expr) -> bool:
-    """Whether a tensor is q and k joined along the first axis."""
-    if isinstance(node, ast.Name):
-        return any(_stacked(method, value) for value in _values(method, node) if not isinstance(value, ast.Name))
-    if not isinstance(node, ast.Call):
-        return False
-    if V.called(node) in ("cat", "concat"):
-        return True
-    sides = layouts.pattern(node) if V.called(node) == "rearrange" else None
-    return sides is not None and sides[1][0].startswith("(")
 
 
 RULE = Rule(
@@ -627,10 +565,7 @@ RULE = Rule(
         "0.14 and later refuse to build ops outside of a configuration context."
     ),
     follows="vLLM 0.13.0, PR #29873 (ApplyRotaryEmb); built in __init__ as of 0.14.0",
-    names=frozenset(
-        {name.rpartition(".")[2] for name in (rotary.OP, rotary.TORCH, rotary.BY_PLATFORM, rotary.CHOOSER, rotary.QWEN)}
-        | {"apply_rotary_emb", "apply_rotary"}
-    ),
+    names=frozenset(_LAST),
     plan=plan,
     examples=(
         Example(before=_BEFORE, after=_AFTER),
