@@ -13,6 +13,7 @@ from tests.corpus.old_api import source
 RENAMED = ("MultiHeadAttention", "MMEncoderAttention")  # a comment may follow the class it names
 
 Job = tuple[str, ...]
+Part = ast.stmt | ast.arg | ast.keyword
 
 
 @dataclass(frozen=True)
@@ -27,23 +28,32 @@ def comments(text: str) -> list[Comment]:
 
 
 def lost_comments(before: str, after: str) -> list[Comment]:
-    """Comments of `before` that `after` lacks while their statement goes on to exist, changed or not.
+    """Comments of `before` that `after` lacks while what they belong to goes on to exist, changed or not.
 
-    A comment belongs to the statement that it stands in or behind, or else to the next one. A statement goes on to
-    exist when its function still has one of the same kind that does the same job: sets the same target, calls the same
-    name, tests the same condition, imports one of the same names from the same place.
+    A comment belongs to the parameter, keyword argument or statement that it stands behind or in, or else to the next
+    one. A statement goes on to exist when its function still has one of the same kind that does the same job: sets the
+    same target, calls the same name, tests the same condition, imports one of the same names from the same place.
     """
     missing = Counter(c.text for c in comments(before)) - Counter(c.text for c in comments(after))
     if not missing:
         return []
-    old, new = statements(before), statements(after)
-    removed = Counter(job for _, jobs in old for job in jobs) - Counter(job for _, jobs in new for job in jobs)
+    removed = Counter(job for _, jobs in parts(before) for job in jobs)
+    removed -= Counter(job for _, jobs in parts(after) for job in jobs)
+    old = parts(before)
     return [c for c in comments(before) if missing[c.text] and not removed.keys() >= set(owner(c, old))]
 
 
-def statements(text: str) -> list[tuple[ast.stmt, list[Job]]]:
-    found = [(node, scope) for node, _, scope in source(text).nodes if isinstance(node, ast.stmt)]
-    return [(node, [(scope, *job) for job in jobs(node)]) for node, scope in found]
+def parts(text: str) -> list[tuple[Part, list[Job]]]:
+    """The statements, parameters and keyword arguments of a text, each with what it is for."""
+    found: list[tuple[Part, list[Job]]] = []
+    for node, parent, scope in source(text).nodes:
+        if isinstance(node, ast.stmt):
+            found.append((node, [(scope, *job) for job in jobs(node)]))
+        elif isinstance(node, ast.arg):
+            found.append((node, [(scope, "parameter", node.arg)]))
+        elif isinstance(node, ast.keyword) and isinstance(parent, ast.Call):
+            found.append((node, [(scope, "argument", ast.unparse(parent.func), node.arg or "**")]))
+    return found
 
 
 def jobs(node: ast.stmt) -> list[Job]:
@@ -64,12 +74,23 @@ def jobs(node: ast.stmt) -> list[Job]:
     return [(kind,)]
 
 
-def owner(comment: Comment, old: list[tuple[ast.stmt, list[Job]]]) -> list[Job]:
-    """The jobs of the statement a comment belongs to; at the end of the file, one that no statement has."""
-    inside = [
-        (statement.lineno, jobs)
-        for statement, jobs in old
-        if statement.lineno <= comment.line <= (statement.end_lineno or 0) and not hasattr(statement, "body")
-    ]
-    behind = [(statement.lineno, jobs) for statement, jobs in old if statement.lineno >= comment.line]
-    return max(inside)[1] if inside else min(behind)[1] if behind else [("end of file",)]
+def owner(comment: Comment, old: list[tuple[Part, list[Job]]]) -> list[Job]:
+    """The jobs of the part a comment belongs to; at the end of the file, one that no part has."""
+    places = [(part.lineno, part.end_lineno or part.lineno, part, jobs) for part, jobs in old]
+    behind = [(part.col_offset, jobs) for first, _, part, jobs in places if first == comment.line]
+    small = [(part.col_offset, jobs) for first, _, part, jobs in places if first == comment.line and is_small(part)]
+    if small or behind:
+        return max(small or behind)[1]
+    around = [(first, last) for first, last, part, _ in places if first < comment.line <= last and not has_body(part)]
+    end = max(around)[1] if around else max((last for _, last, _, _ in places), default=0)
+    following = [(first, part.col_offset, jobs) for first, _, part, jobs in places if comment.line < first <= end]
+    inside = [(first, jobs) for first, last, part, jobs in places if (first, last) in around]
+    return min(following)[2] if following else max(inside)[1] if inside else [("end of file",)]
+
+
+def is_small(part: Part) -> bool:
+    return isinstance(part, (ast.arg, ast.keyword))
+
+
+def has_body(part: Part) -> bool:
+    return hasattr(part, "body")

@@ -94,8 +94,29 @@ def test_a_file_that_uses_the_old_api_has_sites() -> None:
     assert list(checks.sites_add_up(port_of(PLAIN.before, PLAIN.after, sites=0)))
 
 
-def test_a_comment_is_lost_when_its_statement_is_still_there() -> None:
-    before = "# a\nx = f(1, y=2)\n# b\ndel x\ng(  # c\n    1,\n    # d\n    2,\n)\n"
-    assert lost_comments(before, "x = f(1)\ng(1)\n") != []
-    assert [c.text for c in lost_comments(before, "# a\nx = f(1)\ng(  # c\n1)\n")] == ["# d"]
-    assert lost_comments(before, "# a\nx = f(1)\n") == []
+BEFORE = """\
+# above
+x = f(  # behind
+    1,
+    # of y
+    y=2,
+    z=3,  # of z
+)
+# of del
+del x
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "lost"),
+    [
+        (BEFORE.replace("del x", "del x, x"), []),
+        ("# above\nx = f(  # behind\n    1,\n    # of y\n    y=2,\n)\n", []),
+        ("# above\nx = f(  # behind\n    1,\n    z=3,  # of z\n)\n", []),
+        ("# above\nx = f(1, y=2)\n", ["# behind", "# of y"]),
+        ("x = f(1)\n", ["# above", "# behind"]),
+        ("", []),
+    ],
+)
+def test_a_comment_is_lost_when_what_it_belongs_to_is_still_there(after: str, lost: list[str]) -> None:
+    assert [comment.text for comment in lost_comments(BEFORE, after)] == lost
