@@ -23,7 +23,21 @@ def _without(items: Sequence[Any], index: int) -> list[Any]:
     kept = [item for position, item in enumerate(items) if position != index]
     if kept and index == len(items) - 1:
         kept[-1] = _close_like(kept[-1], items[-1])
+    elif index > 0:
+        kept[index - 1] = _with_lines_of(kept[index - 1], items[index])
     return kept
+
+
+def _with_lines_of(item: Any, gone: Any) -> Any:
+    """The item before a removed one, with the comment lines that stand behind the removed one: they are the next's."""
+    after = getattr(gone.comma, "whitespace_after", None)
+    own = getattr(item.comma, "whitespace_after", None)
+    if not isinstance(after, cst.ParenthesizedWhitespace) or not isinstance(own, cst.ParenthesizedWhitespace):
+        return item
+    if not any(line.comment is not None for line in after.empty_lines):
+        return item
+    lines = [*own.empty_lines, *after.empty_lines]
+    return item.with_changes(comma=item.comma.with_changes(whitespace_after=own.with_changes(empty_lines=lines)))
 
 
 def _close_like(item: Any, last: Any) -> Any:
