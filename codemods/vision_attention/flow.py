@@ -109,25 +109,47 @@ class Flow(Values):
         return not ends
 
     def _joined(self, test: Token, ends: list[dict[str, AnyValue]]) -> dict[str, AnyValue]:
+        """What names are after one of several ways. A local that a way leaves unset cannot be read behind it."""
         result = dict(ends[0])
         for other in ends[1:]:
             for name in result.keys() | other.keys():
-                missing = self.t.value(self.t.token("unset", name))
-                result[name] = self.t.join(test, result.get(name, missing), other.get(name, missing))
+                given = [end[name] for end in (result, other) if name in end]
+                if len(given) == 1 and "." in name:  # an attribute: as it was before
+                    given.append(self.t.value(self.t.token("unset", name)))
+                result[name] = self.t.join(test, *given) if len(given) == 2 else given[0]
         return result
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
+        """Follow the body until another turn changes nothing: what a turn changes is not known ahead of it."""
         over = self.value(node.iter, frame) if not isinstance(node, ast.While) else None
-        test = self.t.token("loop", node.lineno, frame.number)
-        for _ in range(2):  # once as it starts, once with what the first turn changed
-            before = dict(frame.env)
+        before = frame.env
+        start = dict(before)
+        while True:
+            frame.env = dict(start)
             if over is not None and not isinstance(node, ast.While):
-                self.bind(node.target, self.t.element(over), frame)
+                self.bind(node.target, self.t.element(over, _place(node)), frame)
             elif isinstance(node, ast.While):
                 self.value(node.test, frame)
             self._block(node.body, frame)
-            frame.env = self._joined(test, [before, frame.env])
+            wider = {name: self._wider(name, value, frame.env.get(name), node) for name, value in start.items()}
+            if wider == start:
+                break
+            start = wider
+        frame.env = self._joined(self.t.token("loop", node.lineno), [before, start, frame.env])
         self._block(node.orelse, frame)
+
+    def _wider(self, name: str, start: AnyValue, end: AnyValue | None, node: ast.stmt) -> AnyValue:
+        """What a name may be at the start of any turn: as it was, of the same batch and sequence, or anything."""
+        if end is None or end == start:
+            return start
+        token = self.t.token("turn", name, node.lineno)
+        first, last = self.t.single(start), self.t.single(end)
+        if first.lead == last.lead:
+            return self.t.value(
+                self.t.token("turn of", token, *first.lead), first.rank if first.rank == last.rank else None, first.lead
+            )
+        roots = first.shape.roots | last.shape.roots
+        return self.t.value(self.t.token("turn", name, node.lineno, "unknown", roots=roots))
 
     def bind(self, target: ast.expr, value: AnyValue, frame: Frame) -> None:
         if isinstance(target, ast.Name):
@@ -164,3 +186,7 @@ class Flow(Values):
             held = frame.env.get(of.id) if isinstance(of, ast.Name) else None
             if isinstance(of, ast.Name) and isinstance(held, Value) and held.rank is None:
                 frame.env[of.id] = replace(held, rank=len(target.elts))
+
+
+def _place(node: ast.AST) -> str:
+    return f"{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}"

@@ -96,16 +96,19 @@ class Calls(ABC):
                 token.dotted is None
                 and node.func.attr in OPERATIONS
                 and whole is not None
-                and not self._is_module(token)
+                and not self._is_module(token, [*given, *keywords.values()])
             ):
                 result = OPERATIONS[node.func.attr](self.t, self.t.single(base), given, keywords)
                 return result if result is not None else self._opaque(node.func.attr, [token], given, keywords)
         callee = self.value(node.func, frame)
         return self._reached(node, self.t.flat(callee), whole, keywords, frame)
 
-    def _is_module(self, token: Token) -> bool:
-        """An attribute of self that is called by a method name: `self.norm.float()` is no tensor's."""
-        return token in self.homes and module_of(self.project, *self.homes[token]) is not None
+    def _is_module(self, token: Token, arguments: Sequence[AnyValue]) -> bool:
+        """An attribute of self that may be no tensor: `self.norm.float()`, `self.pooling.split(x)`."""
+        if token in self.homes and module_of(self.project, *self.homes[token]) is not None:
+            return True
+        tensors = (a for a in arguments if isinstance(a, Value) and a.rank != 0 and not a.shape.is_weight)
+        return token.path is not None and any(True for _ in tensors)
 
     def _arguments(self, node: ast.Call, frame: Frame) -> list[AnyValue] | None:
         found: list[AnyValue] = []
@@ -212,7 +215,7 @@ class Calls(ABC):
                 )
             )
         if last in ("enumerate", "zip", "reversed", "list", "tuple") and not dotted.count("."):
-            return self._iterated(last, arguments)
+            return self._iterated(node, last, arguments)
         if last == "map" and not dotted.count(".") and len(arguments) == 2 and isinstance(arguments[1], Many):
             return Many(
                 tuple(self._reached(node, self.t.flat(arguments[0]), [item], {}, frame) for item in arguments[1].items)
@@ -240,17 +243,18 @@ class Calls(ABC):
             return self.t.like(first, "linear", *map(self.t.flat, arguments[1:]), rank=first.rank or 3)
         return None
 
-    def _iterated(self, name: str, arguments: list[AnyValue]) -> AnyValue | None:
+    def _iterated(self, node: ast.Call, name: str, arguments: list[AnyValue]) -> AnyValue | None:
+        which = f"{node.lineno}:{node.col_offset}"
         if name == "enumerate" and len(arguments) == 1:
             over = arguments[0]
             items = over.items if isinstance(over, Many) else None
             if items is not None:
                 return Many(tuple(Many((self.t.constant(i), item)) for i, item in enumerate(items)))
-            return Many((Many((self.t.value(self.t.token("counter"), 0), self.t.element(over))),))
+            return Many((Many((self.t.value(self.t.token("counter"), 0), self.t.element(over, which))),))
         if name == "zip":
             if arguments and all(isinstance(a, Many) for a in arguments):
                 return Many(tuple(Many(row) for row in zip(*(a.items for a in arguments if isinstance(a, Many)))))
-            return Many((Many(tuple(self.t.element(a) for a in arguments)),))
+            return Many((Many(tuple(self.t.element(a, which) for a in arguments)),))
         return arguments[0] if len(arguments) == 1 and name != "reversed" else None
 
     def _turned(self, arguments: Sequence[AnyValue], keywords: dict[str, AnyValue], callee: Token) -> AnyValue:

@@ -116,14 +116,16 @@ class Values(Calls):
         if isinstance(base, (Many, Sizes)) and isinstance(index, ast.Slice):
             return self._sliced(base, index, frame)
         if isinstance(base, Each) and not isinstance(index, (ast.Slice, ast.Tuple)):
-            return self.t.item(base, 0) if base.even else self.t.element(base)
+            return self.t.item(base, 0) if base.even else self.t.element(base, self._index_token(index, frame))
         if not isinstance(index, (ast.Slice, ast.Tuple)):
-            place = number(self.value(index, frame))
-            token = self.t.flat(base)
+            which = self._index_token(index, frame)
+            token, place = self.t.flat(base), which.constant
             if token.path is not None:
-                return self.t.value(self.t.token("element", token, roots=token.roots, path=f"{token.path}[]"))
+                return self.t.value(self.t.token("element", token, which, roots=token.roots, path=f"{token.path}[]"))
             if isinstance(place, int) and not isinstance(base, Value):
                 return self.t.item(base, place)
+            if self.t.single(base).rank is None:  # may be a list of tensors that differ
+                return self.t.value(self.t.token("index", token, which))
         return self._indexed(self.t.single(base), index.elts if isinstance(index, ast.Tuple) else [index], frame)
 
     def _sliced(self, base: Many | Sizes, index: ast.Slice, frame: Frame) -> AnyValue:
@@ -205,7 +207,7 @@ class Values(Calls):
         if len(node.generators) > 1 or generator.ifs:
             return self.unknown(node, frame)
         before = frame.env
-        items = over.items if isinstance(over, Many) else (self.t.element(over),)
+        items = over.items if isinstance(over, Many) else (self.t.element(over, f"{node.lineno}:{node.col_offset}"),)
         found: list[AnyValue] = []
         for item in items:
             frame.env = dict(before)

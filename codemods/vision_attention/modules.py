@@ -29,6 +29,7 @@ class Module:
 
 
 _SAME = re.compile(r"\w*Norm(\dd)?|Identity|Dropout\w*|GELU|QuickGELU|NewGELU|SiLU|ReLU|LayerScale")
+_LIBRARIES = ("torch.", "vllm.", "transformers.", "timm.", "apex.", "transformer_engine.", "flash_attn.")
 _PROJECTION = re.compile(r"\w*Linear")
 ROTARY = re.compile(r"rotary|rope", re.IGNORECASE)
 
@@ -80,6 +81,8 @@ def _one(project: Project, file: ParsedFile, node: ast.expr) -> Module | None:
     last = name.rpartition(".")[2]
     if ROTARY.search(last):
         return Module(Effect.ROTARY)
+    if not name.startswith(_LIBRARIES):
+        return None
     if _SAME.fullmatch(last):
         return Module(Effect.SAME)
     if _PROJECTION.fullmatch(last):

@@ -138,15 +138,15 @@ class Table:
             index += value.rank
         return value.axes[index] if 0 <= index < AXES else self.token("axis", index, value.shape)
 
-    def element(self, value: AnyValue) -> AnyValue:
-        """What a loop over `value` gives."""
+    def element(self, value: AnyValue, which: object) -> AnyValue:
+        """What a loop over `value` gives. `which`: the loop, for two loops give two elements."""
         if isinstance(value, Many) and value.items and all(item == value.items[0] for item in value.items):
             return value.items[0]
         if isinstance(value, Each):
-            return value.like if value.even else self.like(value.like, "some piece", rank=value.like.rank)
+            return value.like if value.even else self.like(value.like, "some piece", which, rank=value.like.rank)
         token = self.flat(value)
         return self.value(
-            self.token("element", token, roots=token.roots, path=f"{token.path}[]" if token.path else None)
+            self.token("element", token, which, roots=token.roots, path=f"{token.path}[]" if token.path else None)
         )
 
     def join(self, test: Token, a: AnyValue, b: AnyValue) -> AnyValue:
@@ -166,6 +166,9 @@ class Table:
     def broadcast(self, a: Value, b: Value, operator: str) -> Value:
         """`a <operator> b`. Numbers and weights are taken to fit the tensor on the other side."""
         token = self.token("op", operator, a.shape, b.shape)
+        if operator == "MatMult":  # with a weight on the right only the last axis changes
+            fits = b.shape.is_weight and not a.shape.is_weight
+            return self.value(token, a.rank, a.lead) if fits else self.value(token)
         if a.rank == b.rank == 0:
             return self.value(token, 0)
         for side, other in ((a, b), (b, a)):

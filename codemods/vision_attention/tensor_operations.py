@@ -155,17 +155,11 @@ def _pieces(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> Any
     count = len(how.items) if isinstance(how, Many) else None
     if _behind_lead(x, axis):
         like = t.like(x, "pieces", axis, t.flat(how), rank=x.rank)
-    else:
-        token = t.token("pieces", axis, t.flat(how), x.shape)
-        if not 0 <= axis < 2:
-            return None
-        like = t.value(
-            token,
-            x.rank,
-            [t.token("axis", index, token) if index == axis else length for index, length in enumerate(x.lead)],
-        )
-        return Many(tuple(t.value(t.token("piece", i, token), x.rank) for i in range(count))) if count else None
-    return Many(tuple(t.like(like, "piece", i, rank=x.rank) for i in range(count))) if count else Each(like, even=False)
+        return Many(tuple(t.like(like, "piece", i, rank=x.rank) for i in range(count))) if count else Each(like, False)
+    if axis not in (0, 1) or count is None:
+        return None
+    token = t.token("pieces", axis, t.flat(how), x.shape)
+    return Many(tuple(t.value(t.token("piece", i, token), x.rank) for i in range(count)))
 
 
 def _chunk(t: Table, x: Value, arguments: Arguments, keywords: Keywords) -> AnyValue | None:

@@ -84,6 +84,21 @@ THREE_AXES = {
     def attend(self, q, k, v):
         return self.attn(q, k, v)
     """,
+    "in turns": """
+        for _ in range(3):
+            q, k, v = self.qkv(x).chunk(3, dim=-1)
+            x = x + self.attn(q, k, v)
+        return x
+    """,
+    "one input after the other": """
+        return [self.attn(self.q(one), self.k(one), self.v(one)) for one in x]
+    """,
+    "from a packed tensor": """
+        b, s, _ = x.shape
+        qkv = self.qkv(x).view(b, s, 3, self.heads * self.dim).permute(2, 0, 1, 3)
+        q, k, v = qkv[0], qkv[1], qkv[2]
+        return self.attn(q, k, v)
+    """,
     "by another name": """
         attend = self.attn
         q, k, v = self.qkv(x).chunk(3, dim=-1)
@@ -183,6 +198,55 @@ CROSS = {
     def attend(self, q, y):
         return self.attn(q, self.k(y), self.v(y))
         """,
+        "come from other",
+    ),
+    "halves": (
+        """
+        first, second = x.chunk(2, dim=1)
+        return self.attn(self.q(first), self.k(second), self.v(second))
+        """,
+        "not shown to be of one length",
+    ),
+    "two of several inputs": (
+        "return self.attn(self.q(x[0]), self.k(x[1]), self.v(x[1]))",
+        "not shown to be of one length",
+    ),
+    "every two of several inputs": (
+        """
+        out = []
+        for one in x:
+            for two in x:
+                out.append(self.attn(self.q(one), self.k(two), self.v(two)))
+        return out
+        """,
+        "not shown to be of one length",
+    ),
+    "one and the one before": (
+        """
+        before = self.q(x)
+        for _ in range(3):
+            x = self.attn(before, self.k(x), self.v(x))
+            before, x = self.q(x), x[:, ::2]
+        return x
+        """,
+        "not shown to be of one length",
+    ),
+    "keys mixed along the sequence": (
+        """
+        mixed = self.latents @ x
+        return self.attn(self.q(x), self.k(mixed), self.v(mixed))
+        """,
+        "come from self.latents",
+    ),
+    "keys reduced by a projection of the sequence": (
+        """
+        less = self.k(x.transpose(1, 2)).transpose(1, 2)
+        return self.attn(x, less, less)
+        """,
+        "not shown to be of one length",
+    ),
+    "what another object makes of it": (
+        "return self.attn(self.unknown.to(x), self.unknown.to(other), self.unknown.to(other))",
         "come from other",
     ),
     "changed on the way": (
