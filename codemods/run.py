@@ -66,7 +66,8 @@ def active_rules(options: Options) -> tuple[Rule, ...]:
     def matches(rule: Rule, codes: frozenset[str]) -> bool:
         return any(rule.code.startswith(code) for code in codes)
 
-    chosen = {r.code for r in RULES if not options.select or matches(r, options.select)}
+    nets = {SELF_CHECK.code, LEFTOVER.code}  # under whatever rules are selected
+    chosen = {r.code for r in RULES if not options.select or matches(r, options.select) or r.code in nets}
     while more := {need for r in RULES if r.code in chosen for need in r.requires} - chosen:
         chosen |= more
     chosen -= {r.code for r in RULES if matches(r, options.ignore)}
@@ -104,6 +105,8 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
             break
         frozen.update(failed)  # left exactly as they are; the others are planned anew without them
     reports = [FileReport(str(error.path), error=str(error)) for error in found.errors]
+    if not inputs and not reports:
+        reports = [FileReport(str(path), error=f"{path}: no Python files here; check the path") for path in paths]
     by_path = {p.file.path: p for p in plan.files}
     for entry in inputs:
         reports.append(_report(entry, plan, by_path.get(entry.path), options, frozen, found.roots))
@@ -205,21 +208,30 @@ def _made_from_multi_head(file: ParsedFile) -> set[str]:
 
 
 def _neighbours(inputs: list[_Input]) -> list[ParsedFile]:
-    """Files beside the given ones that are not given: read for callers of what changes, never written."""
+    """Files beside the given ones that are not given: read for callers of what changes, and for what the given ones
+    import from them; never written."""
     known = {os.path.realpath(e.path) for e in inputs}
-    classes = {name for e in inputs if e.parsed is not None for name in _passed_on([e.parsed])}
-    if not classes:
-        return []
-    words = _word_search(classes)
+    parsed = [e.parsed for e in inputs if e.parsed is not None]
+    classes = {name for file in parsed for name in _passed_on([file])}
+    words = _word_search(classes) if classes else None
+    imported = {
+        file.path.parent / f"{i.statement.module.split('.')[0]}.py"
+        for file in parsed
+        if V.VISION.search(file.text)
+        for i in file.imports
+        if isinstance(i.statement, ast.ImportFrom) and i.statement.level == 1 and i.statement.module
+    }
     found: list[ParsedFile] = []
-    for folder in sorted({e.path.parent for e in inputs if e.parsed is not None}):
+    for folder in sorted({file.path.parent for file in parsed}):
         for path in sorted(folder.glob("*.py")):
             if os.path.realpath(path) in known or not path.is_file():
                 continue
             entry = _Input(path)
             _read(entry)
-            if entry.source is not None and words.search(entry.source.text):
-                _parse_one(entry)
+            if entry.source is not None:
+                text = entry.source.text
+                if (words is not None and words.search(text)) or (path in imported and V.VISION.search(text)):
+                    _parse_one(entry)
             if entry.parsed is not None:
                 found.append(entry.parsed)
     return found

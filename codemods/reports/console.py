@@ -50,8 +50,9 @@ def _file(file: FileReport, dry_run: bool) -> Iterator[str]:
     yield f"{file.path}: {_outcome(file, dry_run)}{written_for}"
     width = max((len(str(rewrite.line)) for rewrite in file.rewrites), default=0)
     for rewrite in file.rewrites:
-        mark = "" if rewrite.safety == "safe" else " (review)"
-        yield f"  line {rewrite.line:>{width}}  {rewrite.code}  {rewrite.message}{mark}"
+        yield f"  line {rewrite.line:>{width}}  {rewrite.code}  {rewrite.message}"
+        if rewrite.safety != "safe":
+            yield f"       {'':>{width}}  {rewrite.safety}"
     for finding in file.findings:
         for line in _finding(file, finding):
             yield f"  {line}"
@@ -73,14 +74,14 @@ def _finding(file: FileReport, finding: Finding) -> Iterator[str]:
 
 
 def _rules(report: Report) -> Iterator[str]:
-    used = Counter((r.code, r.safety, r.follows) for file in report.files for r in file.rewrites)
+    used = Counter((r.code, r.follows) for file in report.files for r in file.rewrites)
     yield "rules used"
-    for (code, safety, follows), times in sorted(used.items()):
-        yield f"  {code}  {times}x, {safety}; follows {follows}"
+    for (code, follows), times in sorted(used.items()):
+        yield f"  {code}  {times}x, follows {follows}"
 
 
 def _summary(report: Report) -> Iterator[str]:
     yield f"files     {counts.files(report)}"
-    yield f"sites     {counts.sites(report)}"
+    yield f"sites     {counts.sites(report)} (uses of the old API)"
     yield f"findings  {counts.findings(report)}"
     yield f"result    {counts.result(report)}"

@@ -175,7 +175,7 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
         file.rewrite(
             RULE,
             parameter,
-            f"{name}: {carrier.name} is multimodal_config, in the same place",
+            f"{name}: {carrier.name} becomes multimodal_config, in the same place",
             [
                 E.SetParameter(E.Ref.of(node), carrier.name, _CONFIG, annotation),
                 E.AddImport("vllm.config", "MultiModalConfig"),

@@ -69,7 +69,9 @@ def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) ->
         file.rewrite(RULE, parameter, f"{owner}: {name} is accepted and ignored", [])
         file.rewritten.append(E.Ref.of(parameter))
         return
-    file.rewrite(RULE, parameter, f"{owner}: the parameter {name} goes", [E.RemoveParameter(E.Ref.of(node), name)])
+    file.rewrite(
+        RULE, parameter, f"{owner}: the parameter {name} is taken out", [E.RemoveParameter(E.Ref.of(node), name)]
+    )
     file.rewritten.append(E.Ref.of(parameter))
     file.removed += [E.Ref.of(parameter), *(E.Ref.of(d) for d in [_default(node, parameter)] if d is not None)]
     if cls is not None and node.name == "forward":

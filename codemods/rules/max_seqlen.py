@@ -64,15 +64,32 @@ class Tower(nn.Module):
 def plan(run: Plan) -> None:
     flow = LengthFlow(run)
     for leaf in flow.leaves:
+        if leaf.file.read_only and leaf.kind in (Kind.ITEM, Kind.NUMBER) and leaf.path:
+            _outside(leaf)
         if not leaf.file.read_only and run.blocked(leaf.file) is None and not leaf.file.gone(leaf.node):
             _plan_leaf(flow, leaf)
     for file, function, name in flow.parameters:
         argument = next(a for a in parameters(function) if a.arg == name)
         if argument.annotation is not None:
-            _annotate(run, file, argument.annotation, None, f"{name} is a tensor")
+            _annotate(run, file, argument.annotation, None, f"{name} becomes a tensor")
     for file, function, place in flow.results:
         if function.returns is not None:
             _annotate(run, file, function.returns, place, f"{function.name} returns a tensor")
+
+
+def _outside(leaf: Leaf) -> None:
+    """A length that is computed as a number in a file that is not among the given ones."""
+    file, function, name = leaf.path[0]
+    argument = next((a for a in parameters(function) if a.arg == name), None)
+    if argument is not None and not file.read_only:
+        file.find(
+            RULE,
+            argument,
+            Severity.WARNING,
+            f"{name} is passed as a number from {leaf.file.file.path.name}:{leaf.node.lineno}, which is not among the "
+            f"given files",
+            "Run on the whole folder, so that the length is made a tensor there.",
+        )
 
 
 def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:

@@ -88,10 +88,10 @@ def _rename(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.ali
         )
         file.refused.append(E.Ref.of(alias))
         return
-    edits = [E.RemoveImport(E.Ref.of(statement), alias.name), E.AddImport(module, name)]
-    file.rewrite(RULE, statement, f"{alias.name} is {name}", edits)
+    edits: list[E.Edit] = [E.RemoveImport(E.Ref.of(statement), alias.name), E.AddImport(module, name)]
+    file.rewrite(RULE, statement, f"{alias.name} becomes {name}", edits)
     for use in uses:
-        file.rewrite(RULE, use, f"{alias.name} is {name}", [E.ReplaceExpression(E.Ref.of(use), name)])
+        file.rewrite(RULE, use, f"{alias.name} becomes {name}", [E.ReplaceExpression(E.Ref.of(use), name)])
 
 
 RULE = Rule(

@@ -105,20 +105,20 @@ def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast
             file.rewrite(
                 RULE,
                 statement,
-                f"{cls.name}: the look-up of a flash kernel goes",
+                f"{cls.name}: the look-up of a flash kernel is taken out",
                 [E.ReplaceStatement(E.Ref.of(statement), "")],
             )
         return
     if isinstance(statement, ast.If):
         steps = [*statement.body, *statement.orelse]
         if all(isinstance(s, ast.Raise) for s in steps):
-            message = "the check of the backend goes; vLLM refuses what it cannot serve"
+            message = "the check of the backend is taken out; vLLM refuses what it cannot serve"
             file.rewrite(RULE, statement, f"{cls.name}: {message}", [E.ReplaceStatement(E.Ref.of(statement), "")])
         elif all(_falls_back(run, file, s) for s in steps):
             file.rewrite(
                 RULE,
                 statement,
-                f"{cls.name}: the fall-back to another backend goes",
+                f"{cls.name}: the fall-back to another backend is taken out",
                 [E.ReplaceStatement(E.Ref.of(statement), "")],
                 review="an unsupported backend used to fall back here; vLLM now refuses it when the model is built",
             )

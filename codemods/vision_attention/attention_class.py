@@ -54,7 +54,13 @@ def attention_classes(
         if not chains:
             stray = _dispatches_otherwise(project, file, cls)
             if stray is not None:
-                found.append(RefusedClass(cls, "its dispatch over attention kernels is not one if statement", stray))
+                found.append(
+                    RefusedClass(
+                        cls,
+                        "its dispatch is not one if statement, or an arm calls a kernel that is not known",
+                        stray,
+                    )
+                )
             continue
         function, chain = chains[0]
         try:

@@ -46,7 +46,7 @@ class LengthFlow:
 
     def _sinks(self) -> Iterator[tuple[FilePlan, AnyFunction, ast.expr]]:
         for file in self.run.vision:
-            for found in self.run.attention(file):
+            for found in self.run.attention(file) if not file.read_only else ():
                 if isinstance(found, AttentionClass) and isinstance(found.chain.max_seqlen, ast.Name):
                     yield file, found.chain.function, found.chain.max_seqlen
             for call in file.file.nodes[ast.Call]:

@@ -15,7 +15,8 @@ vitport 1.2.3, target vLLM 0.32.0 (as given)
 
 models/done.py: rewritten, written for vLLM 0.12.0
   line  3  VA1  OldAttention becomes NewAttention
-  line 12  VA2  OldAttention becomes NewAttention (review)
+  line 12  VA2  OldAttention becomes NewAttention
+           review: the scale
 
 models/noted.py: nothing to rewrite
   models/noted.py:6:9: note VA2: cross-attention in __init__ is not moved
@@ -33,11 +34,11 @@ models/refused.py: not rewritten
       to do: write it by hand
 
 rules used
-  VA1  2x, safe; follows vLLM 0.13 (#1)
-  VA2  1x, review: the scale; follows vLLM 0.13 (#1)
+  VA1  2x, follows vLLM 0.13 (#1)
+  VA2  1x, follows vLLM 0.13 (#1)
 
 files     6 = 1 rewritten, 2 unchanged, 2 needs-attention, 1 failed
-sites     7 = 3 rewritten, 3 refused, 1 irrelevant
+sites     7 = 3 rewritten, 3 refused, 1 irrelevant (uses of the old API)
 findings  4 = 1 error, 2 warning, 1 note
 result    some files failed, each named in an error (exit code 2)
 """
