@@ -12,6 +12,7 @@ from codemods.parsed_file import Import, ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Rule
 
+LINE = 88  # the formatter default of vLLM and of most plugins
 _HEAD = re.compile(r"(from[\s\\]+)[.\w]+(?=[\s\\]+import\b)")
 
 
@@ -27,9 +28,9 @@ def moved(
     alone = len(statement.names) == 1
     note = None if alone else _note(file.file, statement, alias)
     commented = bool(note or _above(file.file, statement, alias)) or (alone and _has_comment(file.file, statement))
-    if _may_move(file.file, statement) and not commented:
-        return [E.RemoveImport(ref, alias.name), E.AddImport(module, name, asname)]
     new = name + (f" as {asname}" if asname and asname != name else "")
+    if not commented and _may_move(file.file, statement, f"from {module} import {new}"):
+        return [E.RemoveImport(ref, alias.name), E.AddImport(module, name, asname)]
     if alone:
         return [E.ReplaceStatement(ref, _in_place(file.file, statement, alias, module, new))]
     line = f"from {module} import {new}{f'  {note}' if note else ''}\n"
@@ -39,7 +40,8 @@ def moved(
 
 def moved_whole(file: FilePlan, statement: ast.ImportFrom, module: str) -> list[E.Edit]:
     """Edits after which everything that an import names comes from another module."""
-    if _may_move(file.file, statement) and not _has_comment(file.file, statement):
+    names = ", ".join(a.name + (f" as {a.asname}" if a.asname else "") for a in statement.names)
+    if not _has_comment(file.file, statement) and _may_move(file.file, statement, f"from {module} import {names}"):
         return [e for a in statement.names for e in moved(file, statement, a, module, a.name, a.asname)]
     first = statement.names[0]
     new = first.name + (f" as {first.asname}" if first.asname else "")
@@ -50,10 +52,21 @@ def _has_comment(file: ParsedFile, statement: ast.stmt) -> bool:
     return any("#" in line for line in file.lines[statement.lineno - 1 : statement.end_lineno])
 
 
-def _may_move(file: ParsedFile, statement: ast.stmt) -> bool:
-    """Whether an import may go to another place: at module level, and not where `# isort: off` keeps the order."""
+def _may_move(file: ParsedFile, statement: ast.ImportFrom, new: str) -> bool:
+    """Whether an import may go to another place: at module level, and not where `# isort: off` keeps the order.
+
+    One that is alone of its package stays, being a section of its own, unless it has to be laid out anew.
+    """
     switches = [line.strip() for line in file.lines[: statement.lineno] if line.strip().startswith("# isort: o")]
-    return isinstance(file.parents[statement], ast.Module) and switches[-1:] != ["# isort: off"]
+    if not isinstance(file.parents[statement], ast.Module) or switches[-1:] == ["# isort: off"]:
+        return False
+    package = file.absolute(statement).partition(".")[0]
+    others = [i for i in file.imports if i.statement is not statement and i.module.partition(".")[0] == package]
+    return (
+        bool(statement.level)
+        or len(new) > LINE
+        or any(isinstance(file.parents[i.statement], ast.Module) for i in others)
+    )
 
 
 def _note(file: ParsedFile, statement: ast.ImportFrom, alias: ast.alias) -> str | None:

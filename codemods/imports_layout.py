@@ -10,10 +10,9 @@ from typing import Any
 import libcst as cst
 
 from codemods.edits import AddImport
+from codemods.import_moves import LINE
 
 Body = list[Any]  # statements of a block: LibCST has no common type for them that can be written to
-
-_LINE = 88  # the formatter default of vLLM and of most plugins
 
 
 def place_imports(module: cst.Module, imports: Sequence[AddImport]) -> cst.Module:
@@ -169,7 +168,7 @@ def _with_name(node: cst.ImportFrom, new: AddImport) -> cst.ImportFrom:
     place = next((i for i, other in enumerate(names) if _order(other.evaluated_name) > _order(new.name)), len(names))
     names = _appended(node, names, alias) if place == len(names) else _inserted(node, names, place, alias)
     result = node.with_changes(names=names)
-    if not node.lpar and len(cst.Module([]).code_for_node(result)) > _LINE:
+    if not node.lpar and len(cst.Module([]).code_for_node(result)) > LINE:
         result = _wrapped(result)
     return result
 
@@ -217,7 +216,7 @@ def _new_line(new: AddImport) -> cst.SimpleStatementLine:
     module = cst.parse_expression(new.module)
     assert isinstance(module, (cst.Name, cst.Attribute))
     node = cst.ImportFrom(module=module, names=[_alias(new)])
-    if len(cst.Module([]).code_for_node(node)) > _LINE:
+    if len(cst.Module([]).code_for_node(node)) > LINE:
         node = _wrapped(node)
     return cst.SimpleStatementLine([node])
 

@@ -98,20 +98,41 @@ MOVES = {
         kind = Attention  # why
         """,
         """\
-        from vllm.model_executor.layers.attention import Attention
+        from vllm.model_executor.layers.attention \\
+            import Attention
 
         kind = Attention  # why
         """,
     ),
     "behind another statement": (
         """\
-        import torch; from vllm.attention.layer import Attention
-        kind = Attention
+        import vllm.envs; from vllm.attention.layer import Attention
+        kinds = (Attention, vllm.envs)
+        """,
+        """\
+        import vllm.envs
+        from vllm.model_executor.layers.attention import Attention
+        kinds = (Attention, vllm.envs)
+        """,
+    ),
+    "in a section of its own": (
+        """\
+        import torch
+
+        from vllm.attention.layer import Attention
+
+        from .layer import thing
+
+        kinds = (Attention, thing)
         """,
         """\
         import torch
+
         from vllm.model_executor.layers.attention import Attention
-        kind = Attention
+
+        from .layer import thing
+
+        kinds = (Attention, thing)
         """,
     ),
     "between isort's switches": (
