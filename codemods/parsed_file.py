@@ -345,5 +345,15 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
+def default_of(node: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -> ast.expr | None:
+    """A parameter's default, or None if it has none."""
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    if parameter in positional:
+        index = positional.index(parameter) - (len(positional) - len(arguments.defaults))
+        return arguments.defaults[index] if index >= 0 else None
+    return arguments.kw_defaults[arguments.kwonlyargs.index(parameter)]
+
+
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((k.value for k in call.keywords if k.arg == name), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from codemods import edits as E
 from codemods.findings import Severity
-from codemods.parsed_file import keyword, parameters
+from codemods.parsed_file import default_of, keyword, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Function
 from codemods.rule import Example, Rule
@@ -75,6 +75,7 @@ class _Carrier:
     file: FilePlan
     node: AnyFunction
     name: str  # of the parameter that carries the override
+    choices: tuple[str, ...]  # of parameters that carry a backend which was chosen outside
     has_config: bool  # it has a multimodal_config parameter already
 
 
@@ -87,8 +88,9 @@ def plan(run: Plan) -> None:
     for file, call, reached in run.calls():
         if reached is not None and id(reached.node) in carriers and not file.read_only:
             given = reached.passed(call) or {}
-            if carriers[id(reached.node)].name in given:
-                _pass_config(run, file, call, given, carriers)
+            name = _carrying(given, carriers[id(reached.node)])
+            if name is not None:
+                _pass_config(run, file, call, given, name, carriers)
         elif reached is not None and not file.read_only and _swallows(run, reached, call, carriers):
             file.find(
                 RULE,
@@ -120,7 +122,8 @@ def _carriers(run: Plan) -> dict[int, _Carrier]:
         names = {a.arg for a in parameters(node)}
         if id(node) in found or name not in names or file.read_only or run.blocked(file) is not None:
             return False
-        found[id(node)] = _Carrier(file, node, name, _CONFIG in names)
+        choices = run.backend(file.file, node).parameters - {name, "use_upstream_fa"} if node.name == "__init__" else ()
+        found[id(node)] = _Carrier(file, node, name, tuple(sorted(choices)), _CONFIG in names)
         return True
 
     for file in run.open_vision:
@@ -139,10 +142,18 @@ def _carriers(run: Plan) -> dict[int, _Carrier]:
         for file, call, reached in run.calls():
             function = file.file.function(call)
             if reached is not None and id(reached.node) in found and function is not None:
-                value = (reached.passed(call) or {}).get(found[id(reached.node)].name)
+                given = reached.passed(call) or {}
+                name = _carrying(given, found[id(reached.node)])
+                value = given[name] if name is not None else None
                 if isinstance(value, ast.Name):
                     changed |= add(file, function, value.id)
     return found
+
+
+def _carrying(given: dict[str, ast.expr], carrier: _Carrier) -> str | None:
+    """The argument of a call that brings a carrier its backend: the override, or else the tower's own choice, in which
+    the override is contained."""
+    return next((name for name in (carrier.name, *carrier.choices) if name in given), None)
 
 
 def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None:
@@ -171,13 +182,14 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
         optional = any(i.qualified == "typing.Optional" for i in file.file.imports) and "Optional" in (
             ast.unparse(parameter.annotation) if parameter.annotation else ""
         )
+        default = "None" if default_of(node, parameter) is not None else None
         annotation = "Optional[MultiModalConfig]" if optional else "MultiModalConfig | None"
         file.rewrite(
             RULE,
             parameter,
             f"{name}: {carrier.name} becomes multimodal_config, in the same place",
             [
-                E.SetParameter(E.Ref.of(node), carrier.name, _CONFIG, annotation),
+                E.SetParameter(E.Ref.of(node), carrier.name, _CONFIG, annotation, default),
                 E.AddImport("vllm.config", "MultiModalConfig"),
             ],
         )
@@ -210,13 +222,10 @@ def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Ca
 
 
 def _pass_config(
-    run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], carriers: dict[int, _Carrier]
+    run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], name: str, carriers: dict[int, _Carrier]
 ) -> None:
-    reached = run.reached(call)
-    assert reached is not None
-    name = carriers[id(reached.node)].name
     value = given[name]
-    config = _config_behind(file, call, value, carriers)
+    config = _config_behind(run, file, call, value, carriers)
     by_keyword = keyword(call, name) is not None
     if config is None or not by_keyword:
         nothing = isinstance(value, ast.Constant) and value.value is None
@@ -252,9 +261,14 @@ def _pass_config(
     file.inserted.append((E.Ref.of(file.file.statement(call)), config))
 
 
-def _config_behind(file: FilePlan, call: ast.Call, value: ast.expr, carriers: dict[int, _Carrier]) -> str | None:
+def _config_behind(
+    run: Plan, file: FilePlan, call: ast.Call, value: ast.expr, carriers: dict[int, _Carrier]
+) -> str | None:
     """The configuration an override was read from: `X` of `X.mm_encoder_attn_backend if X is not None else None`."""
     function = file.file.function(call)
+    attribute = self_attribute(value)
+    if attribute is not None and function is not None and id(function) in carriers:
+        return _CONFIG if attribute in run.backend(file.file, function).names else None
     if isinstance(value, ast.Name):
         if function is not None and id(function) in carriers and carriers[id(function)].name == value.id:
             return _CONFIG

@@ -6,7 +6,7 @@ import ast
 
 from codemods import edits as E
 from codemods.findings import Severity
-from codemods.parsed_file import FunctionNode, Import, parameters
+from codemods.parsed_file import FunctionNode, Import, default_of, parameters
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class, Function
 from codemods.rule import Example, Rule
@@ -73,7 +73,7 @@ def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) ->
         RULE, parameter, f"{owner}: the parameter {name} is taken out", [E.RemoveParameter(E.Ref.of(node), name)]
     )
     file.rewritten.append(E.Ref.of(parameter))
-    file.removed += [E.Ref.of(parameter), *(E.Ref.of(d) for d in [_default(node, parameter)] if d is not None)]
+    file.removed += [E.Ref.of(parameter), *(E.Ref.of(d) for d in [default_of(node, parameter)] if d is not None)]
     if cls is not None and node.name == "forward":
         _drop_dimensions(file, cls, name)
 
@@ -216,15 +216,6 @@ def _position(function: Function, name: str) -> int | None:
     arguments = function.node.args
     names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]][function.skip :]
     return names.index(name) if name in names else None
-
-
-def _default(node: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -> ast.expr | None:
-    arguments = node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    if parameter in positional:
-        index = positional.index(parameter) - (len(positional) - len(arguments.defaults))
-        return arguments.defaults[index] if index >= 0 else None
-    return arguments.kw_defaults[arguments.kwonlyargs.index(parameter)]
 
 
 def _drop_argument(run: Plan, file: FilePlan, call: ast.Call, name: str, value: ast.expr, owner: str) -> None:
