@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from codemods.parsed_file import dotted, same
 from codemods.vision_attention import layouts
 from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.bounds import Bounds
 
 
 class Refusal(Exception):
@@ -32,6 +33,7 @@ Axes = tuple[str, ...] | None
 class Tensor:
     role: str
     axes: Axes
+    cut: bool = False  # it is one sequence of cu_seqlens, not the whole
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Group:
 
 Value = Tensor | Group | None  # None: not a tensor of the attention (a number, a length, a mask)
 
+FIRST, SECOND = "x0", "x1"  # two axes of which one is the batch and one the sequence, before it is known which
+_SEQUENCES = ("s", "1", "b", FIRST, SECOND)
 _NO_DROPOUT = ("0", "0.0")
 _SDPA_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _XFORMERS_PARAMETERS = ("query", "key", "value", "attn_bias", "p", "scale")
@@ -60,7 +64,8 @@ class Arm:
         self.cu_seqlens = cu_seqlens
         self.assigned: dict[str, ast.expr] = {}
         self.scales: list[ast.expr | None] = []
-        self.slices: set[int] = set()  # axes along which q, k or v are cut into sequences
+        self.sequence_axes: set[str] = set()  # axes that this arm treats as the sequence
+        self.bounds = Bounds(cu_seqlens)
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -79,6 +84,7 @@ class Arm:
                 if self.known.get(name) != value and not isinstance(value, Group):
                     raise Refusal(f"{name} changes under a condition inside an arm", step)
         elif isinstance(step, ast.For):
+            self.bounds.loop(step.target, step.iter)
             self._bind(step.target, self._items(step.iter))
             self.run(step.body)
             self.run(step.orelse)
@@ -88,11 +94,17 @@ class Arm:
                 self._bind(target, value)
                 if isinstance(target, ast.Name):
                     self.assigned[target.id] = step.value
+                    self.bounds.assign(target.id, step.value)
+                elif isinstance(target, ast.Tuple) and isinstance(step.value, ast.Tuple):
+                    for item, inner in zip(target.elts, step.value.elts):
+                        if isinstance(item, ast.Name):
+                            self.bounds.assign(item.id, inner)
         elif isinstance(step, ast.AugAssign):
             if not isinstance(step.target, ast.Name):
                 raise Refusal("an arm stores something outside of itself", step)
             if self._value(step.value) is not None or self.known.get(step.target.id) is not None:
                 raise Refusal("an arm does arithmetic on its tensors", step)
+            self.bounds.forget(step.target.id)
         elif isinstance(step, ast.Expr):
             self._expression(step.value)
         else:
@@ -158,6 +170,7 @@ class Arm:
         if len(node.generators) != 1 or node.generators[0].ifs:
             raise Refusal("an arm loops in a way that is not understood", node)
         over = node.generators[0]
+        self.bounds.loop(over.target, over.iter)
         items = self._value(over.iter) if not isinstance(over.iter, ast.Call) else self._items_of_call(over.iter)
         if isinstance(items, Group) and not items.many:
             found = []
@@ -221,12 +234,17 @@ class Arm:
         indices = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
         axes: list[str] | None = [] if base.axes is not None else None
         position = 0
+        cut = base.cut
         for index in indices:
             if isinstance(index, ast.Slice):
                 if index.step is not None:
                     raise Refusal("an arm takes every other row of its tensors", node)
                 if index.lower is not None or index.upper is not None:
-                    self.slices.add(position)
+                    if not _is_empty(index):
+                        if not self.bounds.is_sequence(index):
+                            raise Refusal("how an arm cuts its sequences cannot be shown to follow cu_seqlens", node)
+                        cut = True
+                    self.sequence_axes.add(base.axes[position] if base.axes is not None else "?")
                 if axes is not None and base.axes is not None:
                     axes.append(base.axes[position])
                 position += 1
@@ -237,7 +255,8 @@ class Arm:
                 axes, position = None, position + 1
             else:
                 position += 1
-        return Tensor(base.role, (*axes, *base.axes[position:]) if axes is not None and base.axes is not None else None)
+        known = (*axes, *base.axes[position:]) if axes is not None and base.axes is not None else None
+        return Tensor(base.role, known, cut)
 
     def _call(self, node: ast.Call) -> Value:
         name = V.called(node)
@@ -252,24 +271,14 @@ class Arm:
             inner = node.args[0] if view == "rearrange" else node.func.value  # type: ignore[attr-defined]
             base = self._value(inner)
             if isinstance(base, Tensor):
-                return Tensor(base.role, axes_after(base.axes, node))
+                return Tensor(base.role, axes_after(base.axes, node), base.cut)
             return base
         if name in ("cat", "concat", "concatenate") and node.args:
             return self._joined(node)
         if name in _SPLITS:
             base = self._value(node.func.value) if isinstance(node.func, ast.Attribute) else None
             base = base if isinstance(base, Tensor) else (self._value(node.args[0]) if node.args else None)
-            if isinstance(base, Tensor):
-                if name == "split":
-                    self.slices.add(
-                        _dim(
-                            node,
-                            2 if isinstance(node.func, ast.Attribute) and dotted(node.func.value) == "torch" else 1,
-                        )
-                        or 0
-                    )
-                return Group((base,), many=True)
-            return base
+            return self._split(node, name, base) if isinstance(base, Tensor) else base
         if name in ("tuple", "list") and len(node.args) == 1:
             return self._value(node.args[0])
         if name == "map" and len(node.args) == 2 and isinstance(node.args[0], ast.Lambda):
@@ -297,6 +306,17 @@ class Arm:
                 raise Refusal(f"an arm puts {role} through {ast.unparse(node.func)}()", node)
         return None
 
+    def _split(self, node: ast.Call, name: str, base: Tensor) -> Group:
+        """`torch.split(x, lengths, dim)`: the sequences of cu_seqlens, if the lengths are its differences."""
+        function = isinstance(node.func, ast.Attribute) and dotted(node.func.value) == "torch"
+        rest = node.args[1:] if function else node.args
+        lengths = rest[0] if rest else next((k.value for k in node.keywords if "split_size" in (k.arg or "")), None)
+        if name != "split" or base.cut or lengths is None or not self.bounds.is_lengths(lengths):
+            raise Refusal("how an arm cuts its sequences cannot be shown to follow cu_seqlens", node)
+        axis = _dim(node, 2 if function else 1)
+        self.sequence_axes.add(base.axes[axis] if base.axes is not None and axis is not None else "?")
+        return Group((Tensor(base.role, base.axes, cut=True),), many=True)
+
     def _joined(self, node: ast.Call) -> Value:
         value = self._value(node.args[0])
         members = value.members if isinstance(value, Group) else ()
@@ -307,7 +327,7 @@ class Arm:
         tensor = members[0]
         assert isinstance(tensor, Tensor)
         dim = _dim(node, 1)
-        if tensor.axes is not None and dim is not None and tensor.axes[dim] not in ("s", "1", "b"):
+        if tensor.axes is not None and dim is not None and tensor.axes[dim] not in _SEQUENCES:
             raise Refusal("an arm joins its sequences along another axis than the sequence", node)
         return tensor
 
@@ -362,7 +382,9 @@ class Arm:
         self._scale(given.get("scale"))
         first = values[0]
         assert isinstance(first, Tensor)
-        if first.axes is not None and first.axes[-3:] != ("h", "s", "d"):
+        if not all(isinstance(v, Tensor) and v.cut for v in values[:3]):
+            raise Refusal("the SDPA arm attends across the sequences of cu_seqlens", node)
+        if first.axes is not None and (first.axes[-3], first.axes[-1]) != ("h", "d"):
             raise Refusal("the SDPA arm's tensors are not [..., heads, sequence, head_dim]", node)
         return Tensor(OUT, first.axes)
 
@@ -377,6 +399,7 @@ class Arm:
         self._scale(given.get("scale"))
         first = values[0]
         assert isinstance(first, Tensor)
+        self.sequence_axes.add(first.axes[1] if first.axes is not None and len(first.axes) > 1 else "?")
         return Tensor(OUT, first.axes)
 
     def _block_diagonal(self, bias: ast.expr | None, node: ast.Call) -> None:
@@ -392,7 +415,10 @@ class Arm:
             raise Refusal("the xFormers arm gives k and v other lengths than q", bias)
 
     def _wrapper(self, node: ast.Call, name: str) -> Tensor:
-        _, _ = self._tensors(node, ("q", "k", "v", "cu_seqlens"))
+        _, values = self._tensors(node, ("q", "k", "v", "cu_seqlens"))
+        first = values[0]
+        assert isinstance(first, Tensor)
+        self.sequence_axes.add(first.axes[1] if first.axes is not None and len(first.axes) > 1 else "?")
         lengths = (
             node.args[3]
             if len(node.args) > 3
@@ -408,6 +434,10 @@ class Arm:
 
 
 # -- axes ------------------------------------------------------------------------------------------------------------
+
+
+def _is_empty(node: ast.Slice) -> bool:
+    return node.lower is None and isinstance(node.upper, ast.Constant) and node.upper.value == 0
 
 
 def _dim(node: ast.Call, position: int) -> int | None:

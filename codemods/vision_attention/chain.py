@@ -17,7 +17,7 @@ from codemods.parsed_file import ParsedFile, attribute_loads, keyword, loads, sa
 from codemods.project import AnyFunction, Project
 from codemods.vision_attention import layouts
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.arms import OUT, Arm, Axes, Refusal, Tensor, axes_after, same_layout
+from codemods.vision_attention.arms import FIRST, OUT, SECOND, Arm, Axes, Refusal, Tensor, axes_after, same_layout
 
 
 @dataclass(frozen=True)
@@ -151,16 +151,16 @@ def describe(
     if len(flash) != 1:
         raise Refusal("more than one arm calls a flash kernel", statement)
     found = _flash_arm(file, function, statement, flash[0])
-    checked = [
-        run for arm in arms if arm is not flash[0] and (run := _check_arm(file, arm, found, statement)) is not None
-    ]
+    others = [arm for arm in arms if arm is not flash[0]]
     if found.entry.order_unknown:
-        cut = {axis for run in checked for axis in run.slices}
-        if cut == {0}:
-            return replace(found, entry=replace(found.entry, order_unknown=False, prologue="s b h d -> b s h d"))
-        if cut != {1} and not any("xformers" in _kinds(arm.body) for arm in arms):
+        axes = {
+            axis for arm in others if (run := _check_arm(file, arm, found, statement)) for axis in run.sequence_axes
+        }
+        if axes not in ({FIRST}, {SECOND}):
             raise Refusal("which axis of q is the sequence is not provable", statement)
-        found = replace(found, entry=replace(found.entry, order_unknown=False))
+        prologue = "s b h d -> b s h d" if axes == {FIRST} else None
+        found = replace(found, entry=replace(found.entry, order_unknown=False, prologue=prologue))
+    checked = [run for arm in others if (run := _check_arm(file, arm, found, statement)) is not None]
     return replace(found, unscaled_arm=any(scale is None for run in checked for scale in run.scales))
 
 
@@ -473,7 +473,7 @@ def _check_arm(file: ParsedFile, arm: _Arm, chain: Chain, statement: ast.If) -> 
     lengths = loads(chain.cu_seqlens) | attribute_loads(chain.cu_seqlens)
     if "xformers" not in kinds and not lengths & read and not chain.hoisted:
         raise Refusal("an arm attends without the cu_seqlens of the flash arm", where)
-    axes = None if chain.entry.order_unknown else chain.entry.axes
+    axes = (FIRST, SECOND, "h", "d") if chain.entry.order_unknown else chain.entry.axes
     run = Arm(
         {name: Tensor(role, axes) for name, role in ((chain.query, "q"), (chain.key, "k"), (chain.value, "v"))},
         chain.cu_seqlens,
@@ -482,7 +482,7 @@ def _check_arm(file: ParsedFile, arm: _Arm, chain: Chain, statement: ast.If) -> 
     found = run.known.get(chain.result)
     if not isinstance(found, Tensor) or found.role != OUT:
         raise Refusal(f"an arm does not set {chain.result} to what its kernel gives", where)
-    if not same_layout(found.axes, chain.result_axes):
+    if not chain.entry.order_unknown and not same_layout(found.axes, chain.result_axes):
         raise Refusal(f"the arms leave {chain.result} in different layouts", where)
     for scale in run.scales:
         if scale is not None and not same(scale, chain.scale):
