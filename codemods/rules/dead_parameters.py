@@ -29,7 +29,7 @@ def plan(run: Plan) -> None:
 
 def _is_dead(uses: Uses, node: AnyFunction, parameter: ast.arg) -> bool:
     """Never read any more because of the edits; or one of the backend parameters, and never read at all."""
-    if parameter.arg in ("self", "cls") or uses.plan.gone(node):
+    if parameter.arg in ("self", "cls", *_PROTOCOL) or uses.plan.gone(node):
         return False
     if uses.died(parameter.arg, node):
         return True
@@ -40,6 +40,10 @@ def _is_dead(uses: Uses, node: AnyFunction, parameter: ast.arg) -> bool:
         and not uses.before(parameter.arg, node)
         and not uses.in_new_code(parameter.arg, node)
     )
+
+
+# vLLM itself passes these to a model's constructor, whether or not it reads them
+_PROTOCOL = ("vllm_config", "prefix")
 
 
 def _is_stub(node: AnyFunction) -> bool:
@@ -59,6 +63,8 @@ def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) ->
     keep = _why_keep(run, file, cls, node, name, passing)
     if keep is None and not passing and not uses_of(file).before(name, node):
         return  # it was dead before, and nobody in the run passes it
+    if node.name != "forward" and name not in V.BACKEND_PARAMETERS and not run.callers.get(id(node)):
+        return  # whoever calls this is not in the run, and may pass it
     if keep is not None:
         why, remedy, severity = keep
         file.find(RULE, parameter, severity, f"{owner} keeps its unused parameter {name}: {why}", remedy)
@@ -139,9 +145,11 @@ def _why_keep(
             if used
             else None
         )
+    if not callers and node.name == "forward":
+        return "no call of it was found", f"Take {name} out of it and of its calls.", Severity.NOTE
+    if not _alone(run, file, cls, node.name, name):
+        return "an override of the method still reads it", "Take it out of both.", Severity.NOTE
     if node.name == "forward":
-        if not callers:
-            return "no call of it was found", f"Take {name} out of it and of its calls.", Severity.NOTE
         handed = _handed_on(run, file, cls)
         if handed is not None:
             return (
@@ -149,8 +157,6 @@ def _why_keep(
                 f"Take {name} out of it and of those calls.",
                 Severity.NOTE,
             )
-        if not _alone(run, file, cls, name):
-            return "an override of the method still reads it", "Take it out of both.", Severity.NOTE
     return None
 
 
@@ -168,7 +174,7 @@ def _as_value(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
                     and V.called(above) not in ("isinstance", "issubclass", "super", "cast")
                 ):
                     pass
-                elif not isinstance(above, (ast.keyword, ast.Dict, ast.List, ast.Tuple, ast.Assign)):
+                elif not isinstance(above, (ast.keyword, ast.Dict, ast.List, ast.Tuple, ast.Assign, ast.arguments)):
                     continue
                 if (
                     other.file.class_of(use) is cls
@@ -273,16 +279,16 @@ def _may_be_module(file: FilePlan, call: ast.Call) -> bool:
     return isinstance(function, ast.Subscript) or (isinstance(function, ast.Call) and V.called(function) == "getattr")
 
 
-def _alone(run: Plan, file: FilePlan, cls: ast.ClassDef, name: str) -> bool:
+def _alone(run: Plan, file: FilePlan, cls: ast.ClassDef, method_name: str, name: str) -> bool:
     """No override of the method still needs the parameter."""
     here = Class(file.file, cls)
     family = [*list(run.project.bases(here))[1:], *run.project.subclasses.get(here.qualified, [])]
     for other in family:
-        method = other.own("forward")
+        method = other.own(method_name)
         if method is None or name not in [a.arg for a in parameters(method)]:
             continue
         plan = run.of(other.file)
-        if uses_of(plan).now(name, method):
+        if method_name != "forward" or uses_of(plan).now(name, method):
             return False
     return True
 

@@ -22,6 +22,10 @@ class PatchAttention(nn.Module):
 
     def forward(self, q, k, v, cu_seqlens, max_seqlen):
         return self.attn(query=q, key=k, value=v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
+
+
+def build(vllm_config) -> PatchAttention:
+    return PatchAttention(16, 64, multimodal_config=vllm_config.model_config.multimodal_config)
 """
 
 _AFTER = """\
@@ -36,6 +40,10 @@ class PatchAttention(nn.Module):
 
     def forward(self, q, k, v, cu_seqlens, max_seqlen):
         return self.attn(query=q, key=k, value=v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
+
+
+def build(vllm_config) -> PatchAttention:
+    return PatchAttention(16, 64)
 """
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods.parsed_file import self_attribute
 from codemods.plan import FilePlan, Plan
-from codemods.project import AnyFunction
+from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.uses import uses_of
 from codemods.vision_attention import vocabulary as V
@@ -152,7 +153,7 @@ def _narrow(run: Plan, file: FilePlan, node: AnyFunction, returns: list[ast.Retu
         ):
             return
         unpacked.append((other, statement, target))
-    if not unpacked:
+    if not unpacked or _reached_otherwise(run, file, node, [call for _, call in callers]):
         return
     dead = [
         index
@@ -180,6 +181,32 @@ def _narrow(run: Plan, file: FilePlan, node: AnyFunction, returns: list[ast.Retu
         if len(kept) == 1:
             code = _tensor(run, file, kept[0], code)
         file.add(E.ReplaceExpression(E.Ref.of(node.returns), code))
+
+
+def _reached_otherwise(run: Plan, file: FilePlan, node: AnyFunction, calls: list[ast.Call]) -> bool:
+    """Whether the function is named anywhere but in these calls, or another class of its family has one of its name."""
+    known = {id(call.func) for call in calls}
+    for other in run.vision:
+        for use in (*other.file.nodes[ast.Attribute], *other.file.reads.get(node.name, ())):
+            name = use.attr if isinstance(use, ast.Attribute) else node.name
+            if name == node.name and id(use) not in known and not _own_name(run, file, node, other, use):
+                return True
+    cls = file.file.class_of(node)
+    if cls is None:
+        return False
+    here = Class(file.file, cls)
+    family = [*list(run.project.bases(here))[1:], *run.project.subclasses.get(here.qualified, [])]
+    return any(member.own(node.name) is not None for member in family)
+
+
+def _own_name(run: Plan, file: FilePlan, node: AnyFunction, other: FilePlan, use: ast.AST) -> bool:
+    """`self.name` in a class that has nothing to do with the function's: a method of its own."""
+    owner = other.file.class_of(use)
+    mine = file.file.class_of(node)
+    if owner is None or mine is None or self_attribute(use) != node.name:
+        return False
+    classes = {c.qualified for c in run.project.bases(Class(other.file, owner))}
+    return f"{file.file.module}.{mine.name}" not in classes
 
 
 def _tensor(run: Plan, file: FilePlan, annotation: ast.expr, code: str) -> str:

@@ -87,9 +87,9 @@ def _chooses(project: Project, file: ParsedFile, statement: ast.stmt, names: set
     """Whether a statement only makes, checks or stores the choice of a backend."""
     if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
         targets = _targets(statement)
-        if targets and targets <= names:
-            return True
         value = statement.value
+        if targets and targets <= names and not _calls_others(project, file, value):
+            return True
         if any(V.vllm_call(project, file, node, *_RESOLVERS) for node in ast.walk(value)):
             return _is_choice(project, file, value, names)
         return bool(_reads(value) & names) and _is_choice(project, file, value, names)
@@ -121,6 +121,16 @@ def _asks_only_for_backend(project: Project, file: ParsedFile, test: ast.expr, n
             continue
         return False
     return True
+
+
+def _calls_others(project: Project, file: ParsedFile, value: ast.expr) -> bool:
+    """Whether a value comes from somebody's own function: that is a decision, not a look-up."""
+    return any(
+        isinstance(node, ast.Call)
+        and not V.vllm_call(project, file, node, *_RESOLVERS)
+        and V.called(node) not in ("get_default_dtype", "getattr", "bool")
+        for node in ast.walk(value)
+    )
 
 
 def _is_choice(project: Project, file: ParsedFile, value: ast.expr, names: set[str]) -> bool:

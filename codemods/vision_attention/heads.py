@@ -139,7 +139,9 @@ def _count(
         name for name, value in assigned.items() if (by := _divided(value)) is not None and _by_ranks(by, assigned)
     }
     seen = {count for tensor, count, of in shapes if count and of in (size, None) and tensor in (chain.query, None)}
-    seen = seen or {count for _, count, of in shapes if count and of in (size, None)}
+    seen = seen or {
+        count for tensor, count, of in shapes if count and of in (size, None) and tensor not in (chain.key, chain.value)
+    }
     if len(seen) > 1:
         seen &= per_rank
     if len(seen) == 1:
@@ -154,9 +156,12 @@ def _kv(cls: ast.ClassDef, chain: Chain, count: str, size: str, assigned: dict[s
     different = seen - {count}
     if len(different) > 1:
         raise Refusal("the number of key/value heads is not one attribute of self", chain.statement)
-    if not different or _spread(chain):
+    if _spread(chain):
         return None
-    return different.pop()
+    others = {c for tensor, c, of in _shapes(cls) if c and of == size and tensor != chain.query} - {count}
+    if not different and others:
+        raise Refusal(f"which heads k and v have is not shown: some tensor has self.{min(others)}", chain.statement)
+    return different.pop() if different else None
 
 
 def _spread(chain: Chain) -> bool:
