@@ -43,7 +43,7 @@ def _with_lines_of(item: Any, gone: Any) -> Any:
 def _close_like(item: Any, last: Any) -> Any:
     if not isinstance(item.comma, cst.Comma):
         return item
-    if isinstance(last.comma, cst.Comma):
+    if isinstance(last.comma, cst.Comma) and isinstance(last.comma.whitespace_after, cst.ParenthesizedWhitespace):
         return item.with_changes(
             comma=item.comma.with_changes(
                 whitespace_after=_merged(item.comma.whitespace_after, last.comma.whitespace_after)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+LINE = 88  # columns; the formatter default of vLLM and of most plugins
+
 
 def call(function: str, arguments: Sequence[str], target: str | None = None) -> str:
     """`target = function(arguments)`, with a trailing comma."""

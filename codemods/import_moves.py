@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 
 from codemods import edits as E
+from codemods.emit import LINE
 from codemods.findings import Severity
 from codemods.parsed_file import Import, ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Rule
 
-LINE = 88  # the formatter default of vLLM and of most plugins
 _HEAD = re.compile(r"(from[\s\\]+)[.\w]+(?=[\s\\]+import\b)")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 
 from codemods.edits import AddImport
-from codemods.import_moves import LINE
+from codemods.emit import LINE
 
 Body = list[Any]  # statements of a block: LibCST has no common type for them that can be written to
 

@@ -9,9 +9,22 @@ from codemods import edits as E
 from codemods.parsed_file import ParsedFile, attribute_loads, loads
 from codemods.plan import FilePlan
 
-_PURE_METHODS = {"shape", "size", "tolist", "item", "max", "min", "dim", "numel", "diff", "sum", "cumsum"}
+_PURE_METHODS = {
+    "get_multimodal_config",
+    "shape",
+    "size",
+    "tolist",
+    "item",
+    "max",
+    "min",
+    "dim",
+    "numel",
+    "diff",
+    "sum",
+    "cumsum",
+}
 _NEW_TENSORS = {"zeros", "ones", "empty", "full", "tensor", "as_tensor", "arange"}  # of torch and numpy
-_PURE_FUNCTIONS = {"len", "int", "max", "min", "tuple", "list", "bool"}
+_PURE_FUNCTIONS = {"getattr", "len", "int", "max", "min", "tuple", "list", "bool"}
 
 
 @cache

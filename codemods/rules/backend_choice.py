@@ -6,12 +6,14 @@ import ast
 
 from codemods import edits as E
 from codemods import emit
+from codemods.findings import Severity
 from codemods.parsed_file import attribute_loads, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.attention_class import RETARGETED, AttentionClass
+from codemods.vision_attention.attention_class import FLASH_FLAG, RETARGETED, AttentionClass
+from codemods.vision_attention.lengths import computes_longest
 
 
 def plan(run: Plan) -> None:
@@ -50,7 +52,7 @@ def _plan_class(run: Plan, file: FilePlan, found: AttentionClass) -> None:
         edits,
         review="an unsupported backend used to fall back to TORCH_SDPA here; vLLM now refuses it" if falls_back else "",
     )
-    _retarget(file, found)
+    _retarget(run, file, found)
 
 
 def _constructor_call(run: Plan, found: AttentionClass) -> str:
@@ -91,7 +93,7 @@ def _place(found: AttentionClass, needed: set[str]) -> ast.stmt:
     return next((s for s in found.state.statements if s.lineno > last.lineno), last)
 
 
-def _retarget(file: FilePlan, found: AttentionClass) -> None:
+def _retarget(run: Plan, file: FilePlan, found: AttentionClass) -> None:
     """Other reads of the backend in the class go to the op, which has attributes of the same names."""
     gone = [*found.state.statements, found.chain.statement]
     inside = {id(node) for statement in gone for node in ast.walk(statement)}
@@ -109,6 +111,23 @@ def _retarget(file: FilePlan, found: AttentionClass) -> None:
                 f"self.{name} is read from self.{found.op}",
                 [E.ReplaceExpression(E.Ref.of(node), f"self.{found.op}.{name}")],
             )
+            if name == FLASH_FLAG and "TRITON_ATTN" in run.target.varlen_backends and _gates_longest(file, node):
+                file.find(
+                    RULE,
+                    node,
+                    Severity.WARNING,
+                    f"max_seqlen is computed only where self.{name} holds; it does not under Triton, whose kernel "
+                    f"reads max_seqlen",
+                    "Compute max_seqlen for every backend.",
+                )
+
+
+def _gates_longest(file: FilePlan, flag: ast.AST) -> bool:
+    """Whether the flag is asked for by an `if` that sets max_seqlen."""
+    return any(
+        isinstance(node, ast.If) and any(inner is flag for inner in ast.walk(node.test)) and computes_longest(node.body)
+        for node in file.file.nodes[ast.If]
+    )
 
 
 RULE = Rule(

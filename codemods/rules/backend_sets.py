@@ -13,6 +13,7 @@ from codemods.rule import Example, Rule
 from codemods.rules.backend_enum import enum_name
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.backend import is_backend_test
+from codemods.vision_attention.lengths import computes_longest
 
 _BEFORE = """\
 import torch
@@ -76,9 +77,20 @@ def _backend_sets(run: Plan, file: FilePlan, cls: ast.ClassDef) -> None:
             continue
         test = node.test if isinstance(node, ast.If) else node.value
         held = names | _local(run, file, node, names)
-        if not isinstance(test, (ast.Compare, ast.BoolOp)) or not is_backend_test(run.project, file.file, test, held):
+        if not isinstance(test, (ast.Compare, ast.BoolOp)):
             continue
-        if isinstance(node, ast.Assign) or _computes_longest(node):
+        if isinstance(node, ast.If) and not computes_longest(node.body):
+            continue
+        if _constant_set(run, file, test, held):
+            file.find(
+                RULE,
+                test,
+                Severity.WARNING,
+                f"{ast.unparse(test)} decides whether max_seqlen is computed, and the set leaves out a backend whose "
+                f"kernel reads it",
+                f"Let the set hold {', '.join(run.target.varlen_backends)}.",
+            )
+        elif is_backend_test(run.project, file.file, test, held):
             _complete(run, file, node, test)
 
 
@@ -94,29 +106,11 @@ def _local(run: Plan, file: FilePlan, node: ast.stmt, names: frozenset[str]) -> 
     )
 
 
-def _computes_longest(node: ast.If) -> bool:
-    return any(
-        (isinstance(n, ast.Attribute) and n.attr == "max") or (isinstance(n, ast.Name) and n.id == "max_seqlen")
-        for step in node.body
-        for n in ast.walk(step)
-    )
-
-
 def _complete(run: Plan, file: FilePlan, statement: ast.stmt, test: ast.expr) -> None:
     members = [
         n for n in ast.walk(test) if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
     ]
     wanted = run.target.varlen_backends
-    if not members and _constant_set(run, file, test, wanted):
-        file.find(
-            RULE,
-            test,
-            Severity.WARNING,
-            f"{ast.unparse(test)} decides whether max_seqlen is computed, and leaves out a backend whose kernel "
-            f"reads it",
-            f"Let the set hold {', '.join(wanted)}.",
-        )
-        return
     if not members or not _asks_for_flash(test) or {m.attr for m in members} >= set(wanted):
         return
     if _taken_later(statement, set(wanted) - {m.attr for m in members}):
@@ -151,12 +145,12 @@ def _asks_for_flash(test: ast.expr) -> bool:
     ) and "FLASH_ATTN" in ast.unparse(test)
 
 
-def _constant_set(run: Plan, file: FilePlan, test: ast.expr, wanted: tuple[str, ...]) -> bool:
-    """Whether a test asks for membership in a module's constant that names flash backends, but not all that are
-    wanted."""
+def _constant_set(run: Plan, file: FilePlan, test: ast.expr, held: frozenset[str]) -> bool:
+    """Whether a test asks if the backend is in a module's constant that names flash, but not all that are wanted."""
     if not (
         isinstance(test, ast.Compare)
         and len(test.ops) == 1
+        and (self_attribute(test.left) or ast.unparse(test.left)) in held
         and isinstance(test.ops[0], ast.In)
         and isinstance(test.comparators[0], ast.Name)
     ):
@@ -171,7 +165,7 @@ def _constant_set(run: Plan, file: FilePlan, test: ast.expr, wanted: tuple[str, 
                 for n in ast.walk(statement.value)
                 if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
             }
-            return "FLASH_ATTN" in members and not members >= set(wanted)
+            return "FLASH_ATTN" in members and not members >= set(run.target.varlen_backends)
     return False
 
 

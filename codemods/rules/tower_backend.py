@@ -151,6 +151,15 @@ def _plan_call(run: Plan, file: FilePlan, call: ast.Call) -> None:
     if value is not None and not run.target.takes_backend_override:
         file.rewrite(RULE, call, "the backend override is read from the configuration by vLLM", [])
         file.remove_argument(call, V.OVERRIDE)
+    elif not run.target.takes_backend_override and any(k.arg is None for k in call.keywords):
+        file.find(
+            RULE,
+            call,
+            Severity.WARNING,
+            f"what the ** argument holds cannot be seen here; {V.OVERRIDE} is no parameter of get_vit_attn_backend any "
+            f"more",
+            f"See that {V.OVERRIDE} is not among it.",
+        )
 
 
 def _head_size(file: FilePlan, call: ast.Call) -> str | None:

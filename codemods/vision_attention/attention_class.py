@@ -123,7 +123,8 @@ def _accepted(
 
 
 # attributes that MMEncoderAttention has too, in every release from 0.13 on
-RETARGETED = ("attn_backend", "is_flash_attn_backend")
+FLASH_FLAG = "is_flash_attn_backend"
+RETARGETED = ("attn_backend", FLASH_FLAG)
 
 
 def _check_other_reads(
@@ -186,4 +187,8 @@ def _dispatches_otherwise(project: Project, file: ParsedFile, cls: Class) -> ast
             return node
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and self_attribute(node) in kernels:
             return node
+    for node in file.nodes[ast.Attribute]:  # a function that is given the module
+        if isinstance(node, ast.Attribute) and node.attr in kernels and isinstance(node.ctx, ast.Load):
+            if file.class_of(node) is None:
+                return node
     return None

@@ -146,22 +146,41 @@ def _count(
         seen &= per_rank
     if len(seen) == 1:
         return seen.pop()
+    per_rank -= {count for tensor, count, _ in shapes if count and tensor in (chain.key, chain.value)}
     if not seen and len(per_rank) == 1:
         return per_rank.pop()
     raise Refusal("the number of heads per rank is not one attribute of self that can be told", constructor)
 
 
 def _kv(cls: ast.ClassDef, chain: Chain, count: str, size: str, assigned: dict[str, ast.expr]) -> str | None:
-    seen = {c for tensor, c, of in _shapes(cls) if tensor in (chain.key, chain.value) and c and of == size}
+    seen = {c for tensor, c, of in _shapes(cls) if tensor in (chain.key, chain.value) and c and of in (size, None)}
     different = seen - {count}
     if len(different) > 1:
         raise Refusal("the number of key/value heads is not one attribute of self", chain.statement)
     if _spread(chain):
         return None
+    if (free := _free_heads(cls, chain, size)) is not None:
+        raise Refusal("how many heads k and v have is left to -1", free)
     others = {c for tensor, c, of in _shapes(cls) if c and of == size and tensor != chain.query} - {count}
     if not different and others:
         raise Refusal(f"which heads k and v have is not shown: some tensor has self.{min(others)}", chain.statement)
     return different.pop() if different else None
+
+
+def _free_heads(cls: ast.ClassDef, chain: Chain, size: str) -> ast.Call | None:
+    """A view of k or v whose heads follow from the width, `k.view(b, s, -1, self.head_dim)`: as many as k has."""
+    for node in ast.walk(cls):
+        if (
+            isinstance(node, ast.Call)
+            and layouts.operation(node) in ("view", "reshape")
+            and isinstance(node.func, ast.Attribute)
+            and dotted(node.func.value) in (chain.key, chain.value)
+            and len(node.args) > 2
+            and self_attribute(node.args[-1]) == size
+            and ast.unparse(node.args[-2]) == "-1"
+        ):
+            return node
+    return None
 
 
 def _spread(chain: Chain) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from enum import Enum
 
 
@@ -37,6 +38,16 @@ def kind(node: ast.expr) -> Kind:
         if function.attr == "item":
             return Kind.NUMBER
     return Kind.UNKNOWN
+
+
+def computes_longest(steps: Sequence[ast.stmt]) -> bool:
+    """Whether statements set max_seqlen, or take the longest of some lengths."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == "max")
+        or (isinstance(node, ast.Name) and node.id == "max_seqlen")
+        for step in steps
+        for node in ast.walk(step)
+    )
 
 
 def tensor_inside(node: ast.expr) -> ast.expr | None:
