@@ -190,6 +190,21 @@ def test_what_has_nothing_to_do_with_attention_stays_as_it_is(text: str, style: 
     assert port(style(text) + BYSTANDER).endswith(BYSTANDER)
 
 
+@pytest.mark.parametrize("name", ["qwen2_vl.py", "siglip2navit.py", "intern_vit.py"])
+@settings(RUN_OF_PROPERTIES, max_examples=4)
+@given(data=st.data(), style=styles())
+def test_real_files_may_be_written_otherwise(
+    model_files: Callable[[str], Path], name: str, data: st.DataObject, style: Callable[[str], str]
+) -> None:
+    text = (model_files("0.12.0") / "model_executor" / "models" / name).read_text()
+    names = data.draw(renamings(restyle.own_names(text)))
+    written = style(restyle.rename(text, names))
+    after = port(written)
+    assert restyle.meaning(after) == restyle.meaning(restyle.rename(port(text), names))
+    assert lost_comments(written, after) == []
+    assert port(after) == after
+
+
 IMPORTS, ATTENTION, TOWER = FILES["xformers-lengths"].split("\n\n\n")
 PARTS = {
     "a.py": f"{IMPORTS}\n\n\n{ATTENTION}\n",

@@ -13,6 +13,8 @@ from functools import cache
 
 # Names that mean something to vLLM, PyTorch or the codemod, so that a file is not free to choose them.
 GIVEN = {"self", "cls", "forward", "prefix", "attn", "attn_backend", "attn_backend_override", "use_upstream_fa"}
+# Parameters of what a port puts in: a name like these is renamed there as well, if it is renamed at all.
+GIVEN |= {"num_heads", "head_size", "scale", "num_kv_heads", "query", "key", "value", "cu_seqlens", "max_seqlen"}
 
 
 def own_names(text: str) -> list[str]:
