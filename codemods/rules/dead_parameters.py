@@ -61,9 +61,11 @@ def _retire(run: Plan, file: FilePlan, node: AnyFunction, parameter: ast.arg) ->
     owner = f"{cls.name}.{node.name}" if cls is not None else node.name
     passing: list[tuple[FilePlan, ast.Call, ast.expr]] = []
     keep = _why_keep(run, file, cls, node, name, passing)
-    if keep is None and not passing and not uses_of(file).before(name, node):
+    called = bool(run.callers.get(id(node)))
+    ours = called and name in V.BACKEND_PARAMETERS
+    if keep is None and not passing and not ours and not uses_of(file).before(name, node):
         return  # it was dead before, and nobody in the run passes it
-    if node.name != "forward" and name not in V.BACKEND_PARAMETERS and not run.callers.get(id(node)):
+    if node.name != "forward" and name not in V.BACKEND_PARAMETERS and not called:
         return  # whoever calls this is not in the run, and may pass it
     if keep is not None:
         why, remedy, severity = keep

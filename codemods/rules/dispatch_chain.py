@@ -7,7 +7,8 @@ import ast
 from codemods import edits as E
 from codemods import emit
 from codemods.findings import Severity
-from codemods.plan import Plan
+from codemods.parsed_file import keyword
+from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass, RefusedClass
@@ -134,6 +135,28 @@ def plan(run: Plan) -> None:
                 )
             if f"{chain.epilogue}{chain.entry.prologue}".count("rearrange(") and not _has_rearrange(run, found):
                 file.add(E.AddImport("einops", "rearrange"))
+        _find_bare_kernels(run, file)
+
+
+def _find_bare_kernels(run: Plan, file: FilePlan) -> None:
+    """Calls of a flash kernel that are no part of a class with a choice of backends: a function of a table, say."""
+    refused = [found.cls.node for found in run.attention(file) if isinstance(found, RefusedClass)]
+    for call in file.file.nodes[ast.Call]:
+        assert isinstance(call, ast.Call)
+        if V.called(call) != V.FLASH_KERNEL or file.gone(call) or file.file.class_of(call) in refused:
+            continue
+        causal = keyword(call, "causal")
+        masked = causal is not None and not (isinstance(causal, ast.Constant) and causal.value is False)
+        if masked or keyword(call, "block_table") is not None:
+            continue  # a decoder's attention
+        file.find(
+            RULE,
+            call,
+            Severity.WARNING,
+            f"{V.FLASH_KERNEL} is called past MMEncoderAttention: this attention runs only where that kernel does, and "
+            f"no out-of-tree op can replace it",
+            "Build MMEncoderAttention in the __init__ of the class that attends and call it here by hand.",
+        )
 
 
 def _code(found: AttentionClass) -> str:
