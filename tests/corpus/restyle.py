@@ -13,6 +13,7 @@ from functools import cache
 
 # Names that mean something to vLLM, PyTorch or the codemod, so that a file is not free to choose them.
 GIVEN = {"self", "cls", "forward", "prefix", "attn", "attn_backend", "attn_backend_override", "use_upstream_fa"}
+GIVEN |= {"is_flash_attn_backend"}
 # Parameters of what a port puts in: a name like these is renamed there as well, if it is renamed at all.
 GIVEN |= {"num_heads", "head_size", "scale", "num_kv_heads", "query", "key", "value", "cu_seqlens", "max_seqlen"}
 
@@ -20,7 +21,7 @@ GIVEN |= {"num_heads", "head_size", "scale", "num_kv_heads", "query", "key", "va
 def own_names(text: str) -> list[str]:
     """Names that the file itself chose: its classes, functions, parameters, variables and the attributes it sets.
 
-    Not those that are also passed by keyword to something imported: there the other side chose them.
+    Not those that are also passed by keyword to something imported, or read from something else: others chose those.
     """
     tree = ast.parse(text)
     imported = {alias.asname or alias.name.split(".")[0] for node in ast.walk(tree) for alias in names_of(node)}
@@ -34,7 +35,7 @@ def own_names(text: str) -> list[str]:
             found.add(node.id if isinstance(node, ast.Name) else node.attr)
         elif isinstance(node, ast.Call) and root(node.func) in imported | {None}:
             foreign |= {keyword.arg for keyword in node.keywords}
-        if isinstance(node, ast.Attribute) and root(node) not in ("self", None):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "self":
             foreign.add(node.attr)
     in_texts = {word for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for word in words(ast.unparse(node))}
     return sorted(n for n in found - foreign - imported - GIVEN - in_texts if not n.startswith("__"))
