@@ -219,11 +219,11 @@ def _differing(file: ParsedFile, call: ast.Call, cls: Class, tensors: Sequence[V
     of_others = {root for tensor in others for axis in tensor.lead for root in axis.roots}
     if of_others - of_query:
         inputs = ", ".join(sorted(of_others - of_query))
-        message = f"{cls.node.name} is cross-attention: k and v also come from {inputs}, q does not"
+        message = f"{cls.node.name} may be cross-attention: k and v also come from {inputs}, q does not"
         return Problem(file, call, message, KEEP_SDPA)
     if of_query - of_others:
         inputs = ", ".join(sorted(of_query - of_others))
-        message = f"{cls.node.name} is cross-attention: q also comes from {inputs}, k and v do not"
+        message = f"{cls.node.name} may be cross-attention: q also comes from {inputs}, k and v do not"
         return Problem(file, call, message, KEEP_SDPA)
     why = f": it is not known what {', '.join(sorted(unknown))} makes of it" if unknown else ""
     return Problem(file, call, f"q, k and v of {cls.node.name} are not shown to be of one length{why}", SHOW)

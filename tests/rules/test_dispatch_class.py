@@ -1,0 +1,183 @@
+"""VA201: where in a class a dispatch may stand, and with which heads; else the class stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from codemods.findings import Severity
+from tests.rules.vision_model import (
+    ATTENTION,
+    CONSTRUCTOR,
+    FLASH,
+    FLASH_BODY,
+    FLASH_RESULT,
+    KV_HEADS,
+    PROJECTION,
+    RETURN,
+    SCALED_FLASH,
+    SCALED_SDPA,
+    SDPA,
+    SDPA_BODY,
+    TOWER,
+    Port,
+    Row,
+    assert_refused,
+    edited,
+    porter,
+    rows,
+    scale,
+)
+
+ARGUMENTS = "q, k, v, cu_seqlens, max_seqlen, batch"
+ATTEND = f"\n\ndef attend(self, {ARGUMENTS}):\n{FLASH}{SDPA}        return context\n"
+METHODS = f"""\
+        attend = self.flash if self.is_flash_attn_backend else self.sdpa
+        return self.out(attend({ARGUMENTS}))
+
+    def flash(self, {ARGUMENTS}):
+        with torch.no_grad():
+{FLASH_BODY}            return context
+
+    def sdpa(self, {ARGUMENTS}):
+        with torch.no_grad():
+{SDPA_BODY}            return context
+"""
+MATCH = f"""\
+        match self.attn_backend:
+         case AttentionBackendEnum.FLASH_ATTN:
+{FLASH_BODY}\
+         case AttentionBackendEnum.TORCH_SDPA:
+{SDPA_BODY}"""
+
+# name: (old, new, ..., what the finding says)
+HEADS: dict[str, Row] = {
+    "k has as many as fit": (
+        *KV_HEADS,
+        "k.view(batch, length, self.local_kv_heads,",
+        "k.view(batch, length, -1,",
+        "left to -1",
+    ),
+    "k and v have as many as fit": (*KV_HEADS, "length, self.local_kv_heads,", "length, -1,", "left to -1"),
+    "two head sizes": (
+        "        self.qkv =",
+        "        self.padded_dim = 128\n        self.qkv =",
+        "self.local_heads, self.head_dim)",
+        "self.local_heads, self.padded_dim)",
+        "is left as it is",
+    ),
+}
+
+PLACES: dict[str, Row] = {
+    "depends on the input": (
+        "        if self.is_flash_attn_backend:",
+        "        if self.is_flash_attn_backend and length > 1:",
+        "also depends on length",
+    ),
+    "depends on training": (
+        "        if self.is_flash_attn_backend:",
+        "        if self.is_flash_attn_backend and self.training:",
+        "also depends on self.training",
+    ),
+    "twice in a class": (
+        RETURN,
+        f"{RETURN}\n    def again(self, {ARGUMENTS}):\n{FLASH}{SDPA}{RETURN}",
+        "in more than one place",
+    ),
+    "flash and nothing else": (SDPA, "", "not one if statement"),
+    "in a nested function": (
+        FLASH + SDPA,
+        f"        def run(q, k, v):\n{indent(FLASH + SDPA, '    ')}            return context\n",
+        "not one if statement",
+    ),
+    "each arm returns": (
+        FLASH_RESULT,
+        FLASH_RESULT.replace("context = ", "return "),
+        SDPA,
+        SDPA.replace("context = ", "return "),
+        "flash arm does more than attention",
+    ),
+    "a tensor of the arm is read later": (
+        "return self.out(context)",
+        "return self.out(context), packed",
+        "result is not one name",
+    ),
+    "a list of the arm is read later": (
+        "return self.out(context)",
+        "return self.out(context), pieces",
+        "pieces is set in an arm and used after it",
+    ),
+    "the kernel is read elsewhere": (
+        RETURN,
+        f"{RETURN}\n    def kernel(self):\n        return self.flash_attn_varlen_func\n",
+        "self.flash_attn_varlen_func is used outside",
+    ),
+    "a subclass reads the kernel": (
+        RETURN,
+        f"{RETURN}\n\nclass Sub(VisionAttention):\n    def kernel(self):\n        return self.flash_attn_varlen_func\n",
+        "subclass Sub uses self.flash_attn_varlen_func",
+    ),
+    "the constructor uses the backend": (
+        PROJECTION,
+        f"        self.pad = nn.ZeroPad1d(8 if self.is_flash_attn_backend else 0)\n{PROJECTION}",
+        "self.out(context)",
+        "self.out(self.pad(context))",
+        "for more than the choice of a backend",
+    ),
+    "a chosen number is read later": (
+        PROJECTION,
+        f"        self.skip = 8 if self.is_flash_attn_backend else 0\n{PROJECTION}",
+        "self.out(context)",
+        "self.out(context[self.skip:])",
+        "self.skip is used outside of the dispatch",
+    ),
+    "another class reads the kernel": (
+        RETURN,
+        f"{RETURN}{TOWER}",
+        "            x = x +",
+        "            kernel = layer.flash_attn_varlen_func\n            x = x +",
+        "reads it from outside",
+    ),
+    "in a function of the module": (
+        f"{FLASH}{SDPA}{RETURN}",
+        f"        return self.out(attend(self, {ARGUMENTS}))\n{ATTEND}",
+        "not one if statement",
+    ),
+    "a method for each kernel": (FLASH + SDPA + RETURN, METHODS, "not one if statement"),
+    "match": (FLASH + SDPA, MATCH, "not one if statement"),
+    "the constructor is a base class's": (
+        PROJECTION,
+        f"\n\nclass Attend(VisionAttention):{PROJECTION}",
+        "no constructor of its own",
+    ),
+}
+
+STILL_ACCEPTED = {"two head sizes": "q is viewed with another size than the backend was asked for"}
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Port:
+    return porter(tmp_path)
+
+
+@pytest.mark.parametrize(("edits", "message"), rows(HEADS, PLACES, xfail=STILL_ACCEPTED))
+def test_a_class_whose_dispatch_cannot_be_judged_stays(edits: tuple[str, ...], message: str, port: Port) -> None:
+    assert_refused(edited(ATTENTION, *edits), message, port)
+
+
+def test_a_scale_that_the_target_ignores_is_refused(port: Port) -> None:
+    after = port(edited(ATTENTION, *scale("1.0 / hidden"), *SCALED_FLASH, *SCALED_SDPA), "0.13")
+    assert "ignores scale at this target" in dict(after.left(Severity.ERROR))["VA201"]
+    assert after.calls("MMEncoderAttention") == []
+
+
+def test_two_classes_of_a_file_are_ported_both_or_not_at_all(port: Port) -> None:
+    """One tower feeds both, and can feed them one kind of max_seqlen only."""
+    window = edited(CONSTRUCTOR + PROJECTION + FLASH + SDPA + RETURN, "VisionAttention", "WindowAttention")
+    after = port(ATTENTION + edited(window, "causal=False", "causal=True"))
+    said = [message for code, message in after.left(Severity.ERROR) if code == "VA201"]
+    assert any(m.startswith("WindowAttention is left as it is: the flash kernel is called") for m in said)
+    assert any(m.startswith("VisionAttention is left as it is: WindowAttention in this file") for m in said)
+    assert after.calls("MMEncoderAttention") == []
