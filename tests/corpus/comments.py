@@ -7,6 +7,7 @@ import io
 import tokenize
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tests.corpus.old_api import source
 
@@ -22,6 +23,7 @@ class Comment:
     text: str
 
 
+@lru_cache(maxsize=1000)
 def comments(text: str) -> list[Comment]:
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [Comment(t.start[0], t.string.replace(*RENAMED)) for t in tokens if t.type == tokenize.COMMENT]

@@ -38,11 +38,8 @@ CHOICES = ("attn_backend", "is_flash_attn_backend")
 ENCODER = "MMEncoderAttention"
 CUSTOM_OPS = (ENCODER, "ApplyRotaryEmb")
 
-WORDS = re.compile(
-    r"\b(?:"
-    + "|".join((*REMOVED, *REMOVED_IMPORTS, *(name for name, _ in REMOVED_KEYWORDS), *CHOICES, *CUSTOM_OPS))
-    + r")\b"
-)
+# Names that only files with vision attention have; `get_rope` is not among them.
+WORDS = re.compile(rf"\b(?:{'|'.join((*REMOVED, *REMOVED_IMPORTS, *CHOICES, *CUSTOM_OPS, 'get_vit_attn_backend'))})\b")
 
 
 @dataclass(frozen=True)
