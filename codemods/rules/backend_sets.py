@@ -73,13 +73,23 @@ def _backend_sets(run: Plan, file: FilePlan, cls: ast.ClassDef) -> None:
     if not names:
         return
     for node in file.file.below(cls):
-        if not isinstance(node, (ast.If, ast.Assign)) or file.gone(node):
+        if not isinstance(node, (ast.If, ast.IfExp, ast.Assign)) or file.gone(node):
             continue
-        test = node.test if isinstance(node, ast.If) else node.value
+        test = node.value if isinstance(node, ast.Assign) else node.test
         held = names | _local(run, file, node, names)
         if not isinstance(test, (ast.Compare, ast.BoolOp)):
             continue
-        if isinstance(node, ast.If) and not computes_longest(node.body):
+        if isinstance(node, ast.If) and _leaves_early(file, node):
+            if is_backend_test(run.project, file.file, test, held) and _misses(run, file, test):
+                file.find(
+                    RULE,
+                    test,
+                    Severity.WARNING,
+                    f"max_seqlen is computed only for some of the backends whose kernels read it: {ast.unparse(test)}",
+                    f"Let the test name {', '.join(run.target.varlen_backends)}.",
+                )
+            continue
+        if not isinstance(node, ast.Assign) and not _decides(node):
             continue
         if _constant_set(run, file, test, held):
             file.find(
@@ -94,7 +104,7 @@ def _backend_sets(run: Plan, file: FilePlan, cls: ast.ClassDef) -> None:
             _complete(run, file, node, test)
 
 
-def _local(run: Plan, file: FilePlan, node: ast.stmt, names: frozenset[str]) -> frozenset[str]:
+def _local(run: Plan, file: FilePlan, node: ast.AST, names: frozenset[str]) -> frozenset[str]:
     """Local names of the method that hold the backend: `kind = self.attn_backend`."""
     function = file.file.function(node)
     return frozenset(
@@ -106,7 +116,36 @@ def _local(run: Plan, file: FilePlan, node: ast.stmt, names: frozenset[str]) -> 
     )
 
 
-def _complete(run: Plan, file: FilePlan, statement: ast.stmt, test: ast.expr) -> None:
+def _decides(node: ast.If | ast.IfExp) -> bool:
+    """Whether a test decides if max_seqlen is computed: right there, or by a flag that it sets."""
+    if isinstance(node, ast.IfExp):
+        return computes_longest([node.body])
+    return computes_longest(node.body) or all(
+        isinstance(step, ast.Assign) and isinstance(step.value, ast.Constant) and step.value.value is True
+        for step in node.body
+    )
+
+
+def _leaves_early(file: FilePlan, node: ast.If) -> bool:
+    """`if backend != ...: return None` ahead of statements that compute max_seqlen."""
+    above = file.file.parents[node]
+    return (
+        isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and isinstance(node.body[-1], ast.Return)
+        and not node.orelse
+        and computes_longest(above.body[above.body.index(node) + 1 :])
+    )
+
+
+def _misses(run: Plan, file: FilePlan, test: ast.expr) -> bool:
+    """Whether a test names flash, and not every backend whose kernel reads max_seqlen."""
+    named = {
+        n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
+    }
+    return "FLASH_ATTN" in named and not named >= set(run.target.varlen_backends)
+
+
+def _complete(run: Plan, file: FilePlan, statement: ast.stmt | ast.expr, test: ast.expr) -> None:
     members = [
         n for n in ast.walk(test) if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
     ]
@@ -169,7 +208,7 @@ def _constant_set(run: Plan, file: FilePlan, test: ast.expr, held: frozenset[str
     return False
 
 
-def _taken_later(statement: ast.stmt, missing: set[str]) -> bool:
+def _taken_later(statement: ast.stmt | ast.expr, missing: set[str]) -> bool:
     """Whether a later arm of the same `if` names one of the backends."""
     return isinstance(statement, ast.If) and any(
         isinstance(n, ast.Attribute) and n.attr in missing

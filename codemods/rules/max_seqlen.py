@@ -10,7 +10,7 @@ from codemods.parsed_file import parameters
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.vision_attention.length_flow import Leaf, LengthFlow
-from codemods.vision_attention.lengths import Kind, as_tensor
+from codemods.vision_attention.lengths import Kind, as_tensor, kind, wrapped
 
 _BEFORE = """\
 import torch
@@ -68,6 +68,7 @@ def plan(run: Plan) -> None:
             _outside(leaf)
         if not leaf.file.read_only and run.blocked(leaf.file) is None and not leaf.file.gone(leaf.node):
             _plan_leaf(flow, leaf)
+    _unfollowed(run, flow)
     for file, function, name in flow.parameters:
         argument = next(a for a in parameters(function) if a.arg == name)
         if argument.annotation is not None:
@@ -75,6 +76,30 @@ def plan(run: Plan) -> None:
     for file, function, place in flow.results:
         if function.returns is not None:
             _annotate(run, file, function.returns, place, f"{function.name} returns a tensor")
+
+
+def _unfollowed(run: Plan, flow: LengthFlow) -> None:
+    """Numbers by the name of a parameter that carries max_seqlen, where no call of its function could be followed."""
+    names = {name for _, function, name in flow.parameters if not run.callers.get(id(function))}
+    followed = {id(leaf.node) for leaf in flow.leaves}
+    for file in run.open_vision if names else ():
+        for node in file.file.nodes[ast.Assign] if run.blocked(file) is None else ():
+            assert isinstance(node, ast.Assign)
+            target = node.targets[0]
+            if (
+                isinstance(target, ast.Name)
+                and target.id in names
+                and kind(node.value) in (Kind.ITEM, Kind.NUMBER)
+                and id(node.value) not in followed
+                and not file.gone(node)
+            ):
+                file.find(
+                    RULE,
+                    node,
+                    Severity.WARNING,
+                    f"{target.id} is a number here, and how it reaches attention could not be followed",
+                    "If attention is given it, keep it a tensor: leave the .item() out.",
+                )
 
 
 def _outside(leaf: Leaf) -> None:
@@ -118,7 +143,7 @@ def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:
             "Give attention the tensor, (cu_seqlens[1:] - cu_seqlens[:-1]).max(), and the other use its .item().",
         )
         return
-    if "torch." in (code := as_tensor(node)) and not any(
+    if "torch." in (code := as_tensor(node) if leaf.kind is Kind.ITEM else wrapped(node)) and not any(
         i.qualified == "torch" and i.alias == "torch" for i in file.file.imports
     ):
         file.find(

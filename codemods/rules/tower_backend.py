@@ -11,6 +11,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.backend import BackendState
 
 _BEFORE = """\
 import torch
@@ -87,6 +88,8 @@ def plan(run: Plan) -> None:
                 continue
             for statement in state.statements:
                 _plan_statement(run, file, node, statement)
+            if state.calls:
+                _find_mixed_guards(run, file, constructor, state)
         for call in file.file.nodes[ast.Call]:
             assert isinstance(call, ast.Call)
             platform = "current_platform" in (run.project.vllm(file.file, call.func) or "")
@@ -122,6 +125,35 @@ def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast
                 [E.ReplaceStatement(E.Ref.of(statement), "")],
                 review="an unsupported backend used to fall back here; vLLM now refuses it when the model is built",
             )
+
+
+def _find_mixed_guards(
+    run: Plan, file: FilePlan, constructor: ast.FunctionDef | ast.AsyncFunctionDef, state: BackendState
+) -> None:
+    """Checks that refuse backends by a list, and ask for something else as well: a person has to part the two."""
+    for statement in constructor.body:
+        if (
+            not isinstance(statement, ast.If)
+            or not isinstance(statement.test, ast.BoolOp)
+            or statement in state.statements
+            or not any(isinstance(step, ast.Raise) for step in statement.body)
+        ):
+            continue
+        for part in statement.test.values:
+            named = {
+                n.attr
+                for n in ast.walk(part)
+                if isinstance(n, ast.Attribute) and V.is_backend_enum(run.project, file.file, n)
+            }
+            listed = isinstance(part, ast.Compare) and isinstance(part.ops[0], (ast.NotIn, ast.NotEq, ast.IsNot))
+            if listed and named and not named >= set(run.target.varlen_backends):
+                file.find(
+                    RULE,
+                    part,
+                    Severity.WARNING,
+                    f"{ast.unparse(part)} refuses backends that vLLM may choose",
+                    "Take this part of the check out; vLLM refuses what it cannot serve.",
+                )
 
 
 def _falls_back(run: Plan, file: FilePlan, step: ast.stmt) -> bool:

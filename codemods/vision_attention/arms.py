@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codemods.parsed_file import dotted, same
+from codemods.parsed_file import dotted, same, self_attribute
 from codemods.vision_attention import layouts
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.bounds import Bounds
@@ -47,7 +47,7 @@ class Group:
 Value = Tensor | Group | None  # None: not a tensor of the attention (a number, a length, a mask)
 
 FIRST, SECOND = "x0", "x1"  # two axes of which one is the batch and one the sequence, before it is known which
-_SEQUENCES = ("s", "1", "b", FIRST, SECOND)
+_SEQUENCES = ("s", "1", FIRST, SECOND)
 _NO_DROPOUT = ("0", "0.0")
 _SDPA_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _XFORMERS_PARAMETERS = ("query", "key", "value", "attn_bias", "p", "scale")
@@ -66,6 +66,7 @@ class Arm:
         self.scales: list[ast.expr | None] = []
         self.sequence_axes: set[str] = set()  # axes that this arm treats as the sequence
         self.bounds = Bounds(cu_seqlens)
+        self.loops = 0  # how many loops the current statement stands in
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -86,7 +87,12 @@ class Arm:
         elif isinstance(step, ast.For):
             self.bounds.loop(step.target, step.iter)
             self._bind(step.target, self._items(step.iter))
+            gathered = [of for inner in step.body if (of := _appended_to(inner)) is not None]
+            if len(set(gathered)) < len(gathered):
+                raise Refusal("an arm puts a sequence into its list twice", step)
+            self.loops += 1
             self.run(step.body)
+            self.loops -= 1
             self.run(step.orelse)
         elif isinstance(step, (ast.Assign, ast.AnnAssign)) and step.value is not None:
             value = self._value(step.value)
@@ -111,14 +117,12 @@ class Arm:
             raise Refusal("an arm does more than attention", step)
 
     def _expression(self, node: ast.expr) -> None:
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "append"
-            and isinstance(node.func.value, ast.Name)
-        ):
+        name = _appended_to(ast.Expr(node))
+        if name is not None and isinstance(node, ast.Call):
             item = self._value(node.args[0]) if len(node.args) == 1 else None
-            self.known[node.func.value.id] = Group((item,), many=True)
+            if isinstance(item, Tensor) and not self.loops:
+                raise Refusal("an arm keeps one of its sequences only", node)
+            self.known[name] = Group((item,), many=True)
         elif self._value(node) is not None:
             raise Refusal("an arm does more than attention", node)
 
@@ -271,6 +275,8 @@ class Arm:
             inner = node.args[0] if view == "rearrange" else node.func.value  # type: ignore[attr-defined]
             base = self._value(inner)
             if isinstance(base, Tensor):
+                if _scrambles(base.axes, node):
+                    raise Refusal(f"an arm reshapes {base.role} where only a transpose keeps heads and sequence", node)
                 return Tensor(base.role, axes_after(base.axes, node), base.cut)
             return base
         if name in ("cat", "concat", "concatenate") and node.args:
@@ -413,6 +419,9 @@ class Arm:
         lengths = [n for n in lengths if not (isinstance(n, ast.Constant) and n.value is None)]
         if not lengths or any(not same(n, lengths[0]) for n in lengths):
             raise Refusal("the xFormers arm gives k and v other lengths than q", bias)
+        given = isinstance(lengths[0], ast.Name) and lengths[0].id not in self.assigned
+        if not given and not self.bounds.is_lengths(lengths[0]):
+            raise Refusal("the xFormers arm's lengths cannot be shown to follow cu_seqlens", bias)
 
     def _wrapper(self, node: ast.Call, name: str) -> Tensor:
         _, values = self._tensors(node, ("q", "k", "v", "cu_seqlens"))
@@ -451,6 +460,28 @@ def _negative(value: ast.expr) -> int | None:
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) and isinstance(value.operand, ast.Constant):
         return -int(value.operand.value)  # type: ignore[arg-type]
     return None
+
+
+def _appended_to(step: ast.stmt) -> str | None:
+    """The list that a statement `parts.append(x)` puts something into."""
+    call = step.value if isinstance(step, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "append":
+        return None
+    return call.func.value.id if isinstance(call.func.value, ast.Name) else None
+
+
+def _scrambles(axes: Axes, call: ast.Call) -> bool:
+    """Whether `view` or `reshape` gives the heads the place of the sequence, or the other way round.
+
+    The heads are told by an attribute of self in their place, `reshape(1, self.heads, -1, self.head_dim)`.
+    """
+    if axes is None or len(axes) != 4 or axes[-1] != "d" or layouts.operation(call) not in ("view", "reshape"):
+        return False
+    sizes = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple) else call.args
+    if len(sizes) != 4 or isinstance(sizes[1], ast.Starred) or isinstance(sizes[2], ast.Starred):
+        return False
+    second, third = (self_attribute(size) is not None for size in sizes[1:3])
+    return second != third and axes[1 if third else 2] == "h"
 
 
 def axes_after(axes: Axes, call: ast.Call) -> Axes:

@@ -113,6 +113,11 @@ def _size(
         if (name := self_attribute(keyword(call, "head_size") or (call.args[0] if call.args else None))) is not None
     }
     seen = {size for _, _, size in shapes if size}
+    if given and seen and not given & seen:
+        raise Refusal(
+            f"the backend is asked for with self.{min(given)}, and tensors are viewed with self.{min(seen)}",
+            constructor,
+        )
     for candidates in (given, seen):
         if len(candidates) == 1:
             return candidates.pop()

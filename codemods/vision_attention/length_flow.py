@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from codemods.parsed_file import parameters, self_attribute
+from codemods.parsed_file import dotted, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
 from codemods.uses import uses_of
@@ -131,6 +131,8 @@ class LengthFlow:
 
     def _is_numpy(self, file: FilePlan, function: AnyFunction, node: ast.expr) -> bool:
         """Whether a length is computed on numpy arrays: every name in it was last set by numpy."""
+        if isinstance(node, ast.Call) and (dotted(node.func) or "").startswith("torch."):
+            return False
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {"torch"}
         roots = []
         for name in names:

@@ -40,8 +40,8 @@ def kind(node: ast.expr) -> Kind:
     return Kind.UNKNOWN
 
 
-def computes_longest(steps: Sequence[ast.stmt]) -> bool:
-    """Whether statements set max_seqlen, or take the longest of some lengths."""
+def computes_longest(steps: Sequence[ast.stmt | ast.expr]) -> bool:
+    """Whether statements or expressions set max_seqlen, or take the longest of some lengths."""
     return any(
         (isinstance(node, ast.Attribute) and node.attr == "max")
         or (isinstance(node, ast.Name) and node.id == "max_seqlen")
@@ -76,6 +76,9 @@ def as_tensor(node: ast.expr) -> str:
     inside = tensor_inside(node)
     if inside is not None:
         return ast.unparse(inside)
-    if kind(node) is Kind.NUMBER:
-        return f"torch.tensor({ast.unparse(node)}, dtype=torch.int32)"
-    return ast.unparse(node)
+    return wrapped(node) if kind(node) is Kind.NUMBER else ast.unparse(node)
+
+
+def wrapped(node: ast.expr) -> str:
+    """Code that makes a tensor of a number."""
+    return f"torch.tensor({ast.unparse(node)}, dtype=torch.int32)"

@@ -161,7 +161,6 @@ class TestChoiceOfTower:
         assert ported.findings == []
         assert lines in ported.text
 
-    @pytest.mark.xfail(strict=True, reason="a guard that refuses Triton stays, and nothing is said")
     def test_guard_that_asks_for_more_is_reported(self, port: Port) -> None:
         guard = (
             "        if depth < 1 or self.attn_backend not in {AttentionBackendEnum.FLASH_ATTN}:\n"
@@ -289,7 +288,6 @@ class TestSetOfBackends:
         assert (code, "leaves out a backend" in message) == ("VA305", True)
         assert flash in ported.text
 
-    @pytest.mark.xfail(strict=True, reason="max_seqlen stays None under Triton, and nothing is said")
     @pytest.mark.parametrize("edits", UNSEEN.values(), ids=UNSEEN)
     def test_in_another_form_is_completed_or_reported(self, edits: tuple[str, ...], port: Port) -> None:
         ported = port(edited(MODEL, *edits))

@@ -12,7 +12,6 @@ from tests.rules.vision_model import (
     BOUNDS,
     CUT,
     FLASH,
-    FLASH_RESULT,
     KERNEL,
     LOOP,
     OUT_I,
@@ -127,11 +126,6 @@ LAYOUTS: dict[str, Row] = {
         "is left as it is",
     ),
     "SDPA arm reshapes sequence to heads": ("out_i.transpose(1, 2)", f"out_i.reshape{BACK}", "is left as it is"),
-    "flash arm reshapes its result": (
-        FLASH_RESULT,
-        f"context = packed.view{TURNED}.flatten(2).transpose(0, 1)",
-        "is left as it is",
-    ),
     "flash arm mixes up the heads": ("(b s) h d -> s b (h d)", "(b s) h d -> s b (d h)", "different layouts"),
     "flash arm takes head_dim first": ('"b s ... -> (b s) ..."', '"b s h d -> (b s) d h"', "not provable"),
     "flash arm packs k otherwise": (
@@ -208,15 +202,6 @@ XFORMERS_BIAS: dict[str, Row] = {
     "dropout": ("p=0,", "p=0.1,", "dropout"),
     "dropout by position": ("attn_bias=bias, p=0, scale=None", "bias, 0.1", "dropout"),
 }
-STILL_ACCEPTED = {
-    "cat along the rows": "pieces of unequal length cannot be joined along the batch, and equal ones become rows",
-    "a sequence twice": "the list is not followed",
-    "the last sequence only": "the list is not followed",
-    "SDPA arm reshapes heads to sequence": "a reshape that reads as a transpose is taken for one",
-    "SDPA arm reshapes sequence to heads": "a reshape that reads as a transpose is taken for one",
-    "flash arm reshapes its result": "a reshape that reads as a transpose is taken for one",
-    "windows of one length": "whatever from_seqlens is given is taken for the lengths of cu_seqlens",
-}
 
 
 @pytest.fixture
@@ -224,11 +209,11 @@ def port(tmp_path: Path) -> Port:
     return porter(tmp_path)
 
 
-@pytest.mark.parametrize(("edits", "message"), rows(ROLES, EXTRAS, ON_THE_WAY, LAYOUTS, CUTS, xfail=STILL_ACCEPTED))
+@pytest.mark.parametrize(("edits", "message"), rows(ROLES, EXTRAS, ON_THE_WAY, LAYOUTS, CUTS))
 def test_a_dispatch_that_is_not_proved_stays(edits: tuple[str, ...], message: str, port: Port) -> None:
     assert_refused(edited(ATTENTION, *edits), message, port)
 
 
-@pytest.mark.parametrize(("edits", "message"), rows(XFORMERS_BIAS, xfail=STILL_ACCEPTED))
+@pytest.mark.parametrize(("edits", "message"), rows(XFORMERS_BIAS))
 def test_a_dispatch_stays_where_xformers_attends_otherwise(edits: tuple[str, ...], message: str, port: Port) -> None:
     assert_refused(edited(WITH_XFORMERS, *edits), message, port)

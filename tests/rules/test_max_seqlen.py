@@ -159,16 +159,12 @@ class TestLongest:
         assert ast.unparse(ported.function("VisionTower.longest").returns or ast.Pass()) == "torch.Tensor | None"
         assert "max_seqlen: torch.Tensor | None" in ported.parameters("VisionAttention.forward")
 
-    @pytest.mark.xfail(
-        strict=True, reason="the item() of a numpy number goes: that leaves no tensor; VA900 for the file"
-    )
     def test_of_numpy_lengths_is_wrapped(self, port: Port) -> None:
         steps = "            sizes = np.diff(cu_seqlens.numpy())\n            max_seqlen = sizes.max().item()\n"
         ported = port(edited(MODEL, SET, steps, "import torch\nimport", "import numpy as np\nimport torch\nimport"))
         assert ported.findings == []
         assert ported.assigned("max_seqlen")[1].startswith("torch.tensor(sizes.max()")
 
-    @pytest.mark.xfail(strict=True, reason="a number reaches attention, and nothing is said")
     @pytest.mark.parametrize("edits", table(UNFOLLOWED))
     def test_is_a_tensor_or_reported_where_calls_are_not_followed(self, edits: tuple[str, ...], port: Port) -> None:
         ported = port(edited(MODEL, *edits))

@@ -256,18 +256,9 @@ Port = Callable[..., Ported]
 Row = tuple[str, ...]
 
 
-def rows(*tables: dict[str, Row], xfail: dict[str, str]) -> list[object]:
-    """Parameters of a test, from tables of `name: (old, new, ..., message)`; `xfail` says why one is not right yet."""
-    return [
-        pytest.param(
-            row[:-1],
-            row[-1],
-            id=name,
-            marks=[pytest.mark.xfail(strict=True, reason=xfail[name])] if name in xfail else [],
-        )
-        for table in tables
-        for name, row in table.items()
-    ]
+def rows(*tables: dict[str, Row]) -> list[object]:
+    """Parameters of a test, from tables of `name: (old, new, ..., message)`."""
+    return [pytest.param(row[:-1], row[-1], id=name) for table in tables for name, row in table.items()]
 
 
 def assert_refused(text: str, message: str, port: Port) -> None:
