@@ -27,7 +27,13 @@ CHAINS = {
     "0.12.0": CHAINS_OF_0_10 | {"dots_ocr.py", "paddleocr_vl.py"},
     "0.13.0": set(),
 }
-PAIRS = [(release, target) for release in CHAINS for target in TARGETS if not reached(target, release[:4])]
+SAME_MODELS = ("0.11.1", "0.11.2")  # to the byte, so that the ports of one are the ports of both
+PAIRS = [
+    (release, target)
+    for release in CHAINS
+    for target in TARGETS
+    if release != SAME_MODELS[0] and not reached(target, release[:4])
+]
 
 ModelFiles = Callable[[str], Path]
 
@@ -47,6 +53,11 @@ def test_there_are_37_chains_to_port(model_files: ModelFiles) -> None:
         found[release] = {name: count for name, count in per_file.items() if count}
     assert found == {release: dict.fromkeys(names, 1) for release, names in CHAINS.items()}
     assert sum(map(len, found.values())) == 37
+
+
+def test_two_releases_have_the_same_models(model_files: ModelFiles) -> None:
+    first, second = (texts(model_files(release).parent / MODELS) for release in SAME_MODELS)
+    assert first == second
 
 
 @pytest.mark.parametrize(("release", "target"), PAIRS)
