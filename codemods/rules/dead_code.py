@@ -7,7 +7,7 @@ import ast
 from codemods import edits as E
 from codemods.parsed_file import FunctionNode, self_attribute
 from codemods.plan import FilePlan, Plan
-from codemods.project import Class
+from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
 from codemods.uses import Uses, is_pure, uses_of
@@ -72,14 +72,15 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
     """Attributes that hold a backend nobody asks for any more, here or in a subclass."""
     accepted = {found.cls.node for found in run.attention(file)}
     for node in file.file.classes.values():
-        if node in accepted:
-            continue
         cls = Class(file.file, node)
         constructor = cls.own("__init__")
         if constructor is None:
             continue
-        state = run.backend(file.file, constructor)
         family = [cls, *run.project.subclasses.get(cls.qualified, [])]
+        if node in accepted:
+            _constants(run, file, constructor, family)
+            continue
+        state = run.backend(file.file, constructor)
         for statement in state.statements:
             if file.gone(statement):
                 continue
@@ -96,6 +97,25 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
                 _read_from_outside(run, name) for name in names
             ):
                 continue
+            _remove(file, statement, f"{', '.join(f'self.{n}' for n in sorted(names))} is no longer needed")
+
+
+def _constants(run: Plan, file: FilePlan, constructor: AnyFunction, family: list[Class]) -> None:
+    """Attributes of an attention class that hold a constant which only the choice of its kernel asked for."""
+    for statement in constructor.body:
+        if (
+            not isinstance(statement, ast.Assign)
+            or not isinstance(statement.value, ast.Constant)
+            or file.gone(statement)
+        ):
+            continue
+        names = _only_sets(statement)
+        if names and all(
+            _was_read(family, name)
+            and not any(_still_read(run, member, name) for member in family)
+            and not _read_from_outside(run, name)
+            for name in names
+        ):
             _remove(file, statement, f"{', '.join(f'self.{n}' for n in sorted(names))} is no longer needed")
 
 
