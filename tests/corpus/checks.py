@@ -16,7 +16,7 @@ from codemods import vllm_api
 from codemods.findings import Finding, Severity, Sites
 from tests.corpus.attention_facts import gives_config, takers
 from tests.corpus.comments import lost_comments
-from tests.corpus.old_api import ENCODER, MULTI_HEAD, Source, Use, calls, method, reached
+from tests.corpus.old_api import ENCODER, MULTI_HEAD, Use, calls, method, reached
 from tests.corpus.port import MODELS, File, Port, name_in, run, texts
 
 CALL_KEYWORDS = {"query", "key", "value", "cu_seqlens", "max_seqlen"}
@@ -154,8 +154,8 @@ def no_op_is_built_outside_init(port: Port) -> Iterator[str]:
 
 def config_reaches_every_op(port: Port) -> Iterator[str]:
     """At 0.13 and 0.14 the op learns the user's choice of backend from its caller, through every class in between."""
-    given = takers({module_of(file): file.new for file in port.vision})
-    fed = {(module, name) for module, name in given if (module, name) not in takers({module: old_of(port, module)})}
+    fed = takers({module_of(file): file.new for file in port.vision})
+    fed -= takers({module_of(file): file.old for file in port.vision})
     for file in port.vision:
         for call, gives in gives_config(module_of(file), file.new, fed).items():
             caller = call.partition(" -> ")[0].partition(".")[0]
@@ -166,10 +166,6 @@ def config_reaches_every_op(port: Port) -> Iterator[str]:
 
 def module_of(file: File) -> str:
     return file.name.removesuffix(".py")
-
-
-def old_of(port: Port, module: str) -> Source:
-    return next(file.old for file in port.vision if module_of(file) == module)
 
 
 def comments_are_kept(port: Port) -> Iterator[str]:
