@@ -140,6 +140,7 @@ def ruff(models: Path) -> Counter[tuple[str, str, str]]:
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--output-format", "json"]
     command += ["--select", RUFF_RULES, "--target-version", "py310", str(models)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode in (0, 1), done.stderr
     found = [(name_in(models, Path(f["filename"])), str(f["code"]), f["message"]) for f in json.loads(done.stdout)]
     return Counter((name, code, re.sub(r"line \d+", "line", message)) for name, code, message in found)
 
