@@ -31,6 +31,7 @@ from codemods.vllm_api import Api
 
 Progress = Callable[[int, int], None]
 
+_RELATIVE = re.compile(r"^\s*from\s+\.", re.M)  # a copy out of vLLM's models folder may mean vLLM's own neighbours
 _WORTH_A_POOL = 300_000  # bytes of changed files below which starting processes costs more than it saves
 
 
@@ -128,12 +129,14 @@ def _word_search(names: Iterable[str]) -> re.Pattern[str]:
 
 
 def _parse(inputs: list[_Input], words: re.Pattern[str], given: set[Path]) -> None:
-    """Parse the files in which a rule's name stands, those given one by one, and those that pass such a name on."""
+    """Parse the files in which a rule's name or a relative import stands, those given one by one, and those that pass
+    such a name on."""
     while True:
         for entry in inputs:
             if entry.source is None or entry.parsed is not None or entry.error is not None:
                 continue
-            if Path(os.path.abspath(entry.path)) in given or words.search(entry.source.text):
+            named = Path(os.path.abspath(entry.path)) in given
+            if named or words.search(entry.source.text) or _RELATIVE.search(entry.source.text):
                 _parse_one(entry)
         more = _passed_on([e.parsed for e in inputs if e.parsed is not None]) - set(_words(words))
         if not more:

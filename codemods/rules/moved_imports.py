@@ -143,7 +143,7 @@ RULE = Rule(
         "relative imports; where none lies beside it, vLLM's own is meant, and is imported by its full name."
     ),
     follows="vLLM 0.14.0 and 0.16.0 (vllm.attention dissolved), and whatever else the index shows",
-    names=frozenset({V.ENCODER_ATTENTION}),
+    names=frozenset({V.ENCODER_ATTENTION, "vllm"}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, source="0.13"),),
 )
