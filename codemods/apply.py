@@ -13,6 +13,7 @@ import libcst as cst
 from codemods import blocks
 from codemods import comma_lists as lists
 from codemods import edits as E
+from codemods.folding import FoldError, first_indent, fold
 from codemods.imports_layout import place_imports
 from codemods.places import Places
 
@@ -29,7 +30,18 @@ def apply(text: str, tree: ast.Module, planned: Sequence[E.Edit]) -> str:
     Raises `PlaceError` or `ApplyError` if an edit cannot be placed, `libcst.ParserSyntaxError` if LibCST cannot read
     the text.
     """
-    module = cst.parse_module(text)
+    folded = fold(text, tree, planned)
+    if folded is not None:
+        try:
+            module = cst.parse_module(folded.text)
+            if module.default_indent == first_indent(text, tree):
+                return folded.unfold(_applied(module, folded.text, ast.parse(folded.text), folded.edits))
+        except FoldError:
+            pass
+    return _applied(cst.parse_module(text), text, tree, planned)
+
+
+def _applied(module: cst.Module, text: str, tree: ast.Module, planned: Sequence[E.Edit]) -> str:
     run = _Run(module, text, tree)
     imports = [edit for edit in planned if isinstance(edit, E.AddImport)]
     for edit in sorted(planned, key=_positional_last_first):
