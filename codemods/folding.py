@@ -85,14 +85,12 @@ def fold(text: str, tree: ast.Module, planned: Sequence[E.Edit]) -> Folded | Non
 
 def first_indent(text: str, tree: ast.Module) -> str:
     """The white space by which the first indented block of a text is indented; four spaces where there is none."""
-    blocks = (n for n in ast.walk(tree) if isinstance(getattr(n, "body", None), list) and isinstance(n, ast.stmt))
-    heads = [n for n in blocks if n.body[0].lineno > n.lineno]  # type: ignore[attr-defined]
-    if not heads:
-        return "    "
-    lines = _LINE.findall(text)
-    head = min(heads, key=lambda n: n.lineno)
-    line = min([head.body[0].lineno, *(d.lineno for d in getattr(head.body[0], "decorator_list", ()))])  # type: ignore[attr-defined]
-    return _indent(lines[line - 1])[len(_indent(lines[head.lineno - 1])) :]
+    for statement in tree.body:
+        block = getattr(statement, "body", None)
+        if block and block[0].lineno > statement.lineno:
+            line = min([block[0].lineno, *(d.lineno for d in getattr(block[0], "decorator_list", ()))])
+            return _indent(_LINE.findall(text)[line - 1])
+    return "    "
 
 
 def _untouched(body: Sequence[ast.stmt], lines: Sequence[str], places: Sequence[E.Ref]) -> Iterator[_Span]:

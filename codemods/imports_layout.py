@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import libcst as cst
@@ -102,9 +103,14 @@ def _head(body: Body, name: str) -> int:
         if node is not None and node.relative and absolute:
             return index
         absolute = absolute or (_is_import(statement) and not _is_future(statement))
-        if node is None and word.search(cst.Module([]).code_for_node(statement)):
+        if node is None and word.search(_code(statement)):
             return index
     return len(body)
+
+
+@lru_cache(maxsize=512)  # more than stand ahead of a file's first definition; asked for again for each new import
+def _code(statement: cst.CSTNode) -> str:
+    return cst.Module([]).code_for_node(statement)
 
 
 def _only_block(body: Body) -> int | None:

@@ -22,6 +22,14 @@ ScopeNode = (
     ast.SetComp,
     ast.DictComp,
 )
+_SCOPES = frozenset(ScopeNode)
+_COMPREHENSIONS = frozenset({ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp})
+_SHARED = frozenset(
+    kind
+    for group in (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
+    for kind in group.__subclasses__()
+)
+"""Kinds of which `ast` makes one node for a whole tree: such a node has no place and no parent."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +82,15 @@ class ParsedFile:
         def visit(node: ast.AST) -> None:
             first[node] = len(order)
             order.append(node)
-            for child in ast.iter_child_nodes(node):
-                if not isinstance(child, (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)):
-                    self.parents[child] = node
-                    visit(child)
+            for name in node._fields:
+                value = getattr(node, name, None)
+                for child in value if type(value) is list else (value,):
+                    if isinstance(child, ast.AST) and type(child) not in _SHARED:
+                        parents[child] = node
+                        visit(child)
             end[node] = len(order)
+
+        parents = self.parents
 
         visit(self.tree)
         return order, first, end
@@ -155,6 +167,15 @@ class ParsedFile:
         for node in self.nodes[ast.Name]:
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
                 table[node.id].append(node)
+        return table
+
+    @cached_property
+    def attributes(self) -> dict[str, list[ast.Attribute]]:
+        """Where each attribute name stands (`x.name`, read or set), in source order."""
+        table: dict[str, list[ast.Attribute]] = defaultdict(list)
+        for node in self.nodes[ast.Attribute]:
+            if isinstance(node, ast.Attribute):
+                table[node.attr].append(node)
         return table
 
     @cached_property
@@ -245,14 +266,15 @@ class ParsedFile:
     def bound(self, name: str, at: ast.AST) -> list[ast.AST | Import]:
         """What binds `name` as seen from the node `at`: the innermost scope that binds it at all."""
         inner = True
-        for scope in self.above(at):
-            if not isinstance(scope, ScopeNode):
+        parents, scopes = self.parents, self._scopes
+        while at in parents:
+            at = parents[at]
+            kind = type(at)
+            if kind not in _SCOPES or (kind is ast.ClassDef and not inner):
                 continue
-            if isinstance(scope, ast.ClassDef) and not inner:
-                continue
-            if not isinstance(scope, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
+            if kind not in _COMPREHENSIONS:
                 inner = False
-            found = self._scopes.get(scope, {}).get(name)
+            found = scopes[at].get(name) if at in scopes else None
             if found:
                 return found
         return []

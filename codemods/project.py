@@ -151,13 +151,9 @@ class Project:
             for name in file.reads.get(alias, ()):
                 if self.vllm(file, name, name):
                     yield name
-        for node in file.nodes[ast.Attribute]:
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr in names
-                and isinstance(node.ctx, ast.Load)
-                and self.vllm(file, node, node)
-            ):
+        attributes = (node for name in names for node in file.attributes.get(name, ()))
+        for node in sorted(attributes, key=file.position):
+            if isinstance(node.ctx, ast.Load) and self.vllm(file, node, node):
                 yield node
 
     @classmethod

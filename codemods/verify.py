@@ -41,14 +41,19 @@ def problems(new: ParsedFile, old: FilePlan, plan: Plan) -> list[str]:
         if isinstance(edit, E.AddImport) and plan.api.has(edit.module, edit.name) is False
     ]
     project = Project([new, *(f for f in plan.project.files if f is not old.file)])
-    before = {ast.dump(call) for call in old.file.nodes[ast.Call]}
-    for call in new.nodes[ast.Call]:
-        if isinstance(call, ast.Call) and V.vllm_call(project, new, call, *_CHECKED) and ast.dump(call) not in before:
-            why = calls.why_not(plan.api, project.vllm(new, call.func) or "", call)
-            if why is not None:
-                found.append(f"the new call of {ast.unparse(call.func)} does not fit vLLM {plan.target.version}: {why}")
-    for call, name in calls.encoder_attention_calls(project, new):
-        why = calls.why_not_instance(plan.api, name, call)
-        if why is not None and ast.dump(call) not in before:
-            found.append(f"the new call of {ast.unparse(call.func)} does not fit vLLM {plan.target.version}: {why}")
-    return found
+    checked = [
+        (call, calls.why_not(plan.api, project.vllm(new, call.func) or "", call))
+        for call in new.nodes[ast.Call]
+        if isinstance(call, ast.Call) and V.vllm_call(project, new, call, *_CHECKED)
+    ]
+    checked += [
+        (call, calls.why_not_instance(plan.api, name, call))
+        for call, name in calls.encoder_attention_calls(project, new)
+    ]
+    wrong = [(call, why) for call, why in checked if why is not None]
+    before = {ast.dump(call) for call in old.file.nodes[ast.Call]} if wrong else set()
+    return found + [
+        f"the new call of {ast.unparse(call.func)} does not fit vLLM {plan.target.version}: {why}"
+        for call, why in wrong
+        if ast.dump(call) not in before
+    ]

@@ -288,7 +288,7 @@ def _only_value(file: ParsedFile, call: ast.Call, node: ast.expr) -> ast.expr | 
         inside = file.scope(bound[0]) if len(bound) == 1 and isinstance(bound[0], ast.Name) else None
     else:
         return None
-    places = [n for n in ast.walk(inside) if _sets(n, node, attribute)] if inside is not None else []
+    places = [n for n in file.below(inside) if _sets(n, node, attribute)] if inside is not None else []
     step = file.parents[places[0]] if len(places) == 1 else None
     if isinstance(step, ast.Assign) and len(step.targets) == 1 and step.value is not places[0]:
         return step.value

@@ -135,7 +135,7 @@ def _narrow(run: Plan, file: FilePlan, node: AnyFunction, returns: list[ast.Retu
     ref = E.Ref.of(tuples[0])
     if any(isinstance(e, E.ReplaceExpression) and e.expression == ref for e in file.edits):
         return
-    callers = [(other, call) for other, call, reached in run.calls() if reached is not None and reached.node is node]
+    callers = [(other, call) for other, call, _ in run.callers.get(id(node), ())]
     unpacked: list[tuple[FilePlan, ast.Assign, ast.Tuple]] = []
     for other, call in callers:
         statement = other.file.parents[call]
@@ -187,9 +187,8 @@ def _reached_otherwise(run: Plan, file: FilePlan, node: AnyFunction, calls: list
     """Whether the function is named anywhere but in these calls, or another class of its family has one of its name."""
     known = {id(call.func) for call in calls}
     for other in run.vision:
-        for use in (*other.file.nodes[ast.Attribute], *other.file.reads.get(node.name, ())):
-            name = use.attr if isinstance(use, ast.Attribute) else node.name
-            if name == node.name and id(use) not in known and not _own_name(run, file, node, other, use):
+        for use in (*other.file.attributes.get(node.name, ()), *other.file.reads.get(node.name, ())):
+            if id(use) not in known and not _own_name(run, file, node, other, use):
                 return True
     cls = file.file.class_of(node)
     if cls is None:
