@@ -39,6 +39,12 @@ VLLM_ENVIRONMENT = {
 TORCH_FOR_VLLM = {"0.32.0": ("torch==2.13.0", "torchvision==0.28.0")}
 LEFT_OUT = {"torch", "torchaudio", "torchcodec", "torchvision"}
 
+# Another vLLM in that environment: the Python files of a release ahead of the installed one on the path, and packages
+# whose newest releases no longer have what it imports. Kernels are left out: models can be imported, not run.
+COMPANIONS = {
+    "0.28.0": ("transformers==5.12.1", "tokenizers==0.22.2", "huggingface-hub==1.33.0", "torchaudio==2.11.1"),
+}
+
 # Wheels up to 0.13 are for one Python each, and not every release has one for each of these.
 PYTHONS_OF_WHEELS = ("3.12", "3.11", "3.10")
 PLATFORMS_OF_WHEELS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -72,6 +78,24 @@ def vllm_python(version: str = "0.32.0") -> Path:
     except Unavailable as reason:
         give_up(str(reason))
     return environment / "bin" / "python"
+
+
+def import_path(version: str) -> list[Path]:
+    """What to put on PYTHONPATH for `vllm_python()` to import that release. Skips (in CI: fails) if it cannot."""
+    vllm = model_files(version).parent
+    companions = CACHE / "vllm-companions" / version
+    try:
+        with locked(companions.name):
+            if not companions.is_dir():
+                companions.parent.mkdir(exist_ok=True)
+                with TemporaryDirectory(dir=companions.parent) as scratch:
+                    target = Path(scratch) / "site-packages"
+                    where = ("--python", str(vllm_python()), "--target", str(target))
+                    uv("pip", "install", "--no-deps", *where, *COMPANIONS[version])
+                    target.rename(companions)
+    except Unavailable as reason:
+        give_up(str(reason))
+    return [companions, vllm]
 
 
 def give_up(reason: str) -> NoReturn:

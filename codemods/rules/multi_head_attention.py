@@ -129,7 +129,8 @@ def _refuse(run: Plan, file: FilePlan, uses: list[ast.expr], followers: Follower
         problems = followers.follow(file.file, use).problems
         for problem in problems:
             node = problem.node if problem.file is file.file else use
-            file.find(RULE, node, Severity.ERROR, problem.message, problem.remedy, covers=region)
+            gone = f"MultiHeadAttention is not in vLLM {run.target.version}: until then the file cannot be imported."
+            file.find(RULE, node, Severity.ERROR, problem.message, f"{problem.remedy} {gone}", covers=region)
         if new is None:
             message = f"{V.ENCODER_ATTENTION} and {_OTHER_NAME} mean something else in this file"
             file.find(
