@@ -22,19 +22,23 @@ def plan(run: Plan) -> None:
             assert isinstance(node, FunctionNode)
             for parameter in parameters(node):
                 key = (file.file.module, node.lineno, parameter.arg)
-                if key in run.settled or not _is_dead(uses, node, parameter):
+                if key in run.settled or not _is_dead(run, uses, node, parameter):
                     continue
                 _retire(run, file, node, parameter)
 
 
-def _is_dead(uses: Uses, node: AnyFunction, parameter: ast.arg) -> bool:
-    """Never read any more because of the edits; or one of the backend parameters, and never read at all."""
+def _is_dead(run: Plan, uses: Uses, node: AnyFunction, parameter: ast.arg) -> bool:
+    """Never read any more because of the edits; or one of the backend parameters, and never read at all.
+
+    While vLLM's own towers take the override, one that does not read it is as good as theirs.
+    """
     if parameter.arg in ("self", "cls", *_PROTOCOL) or uses.plan.gone(node):
         return False
     if uses.died(parameter.arg, node):
         return True
     return (
         parameter.arg in V.BACKEND_PARAMETERS
+        and not (parameter.arg == V.OVERRIDE and run.target.takes_backend_override)
         and node.name == "__init__"
         and not _is_stub(node)
         and not uses.before(parameter.arg, node)

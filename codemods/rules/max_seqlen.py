@@ -9,7 +9,8 @@ from codemods.findings import Severity
 from codemods.parsed_file import parameters
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
-from codemods.vision_attention.length_flow import Leaf, LengthFlow
+from codemods.uses import uses_of
+from codemods.vision_attention.length_flow import REPLACED, Leaf, LengthFlow, Step
 from codemods.vision_attention.lengths import Kind, as_tensor, kind, wrapped
 
 _BEFORE = """\
@@ -63,27 +64,33 @@ class Tower(nn.Module):
 
 def plan(run: Plan) -> None:
     flow = LengthFlow(run)
+    changed: set[Step] = set()  # what carries a tensor only now
     for leaf in flow.leaves:
         if leaf.file.read_only and leaf.kind in (Kind.ITEM, Kind.NUMBER) and leaf.path:
             _outside(leaf)
         if not leaf.file.read_only and run.blocked(leaf.file) is None and not leaf.file.gone(leaf.node):
-            _plan_leaf(flow, leaf)
+            if _plan_leaf(flow, leaf):
+                changed |= flow.way(id(leaf.node))
     _unfollowed(run, flow)
-    for file, function, name in flow.parameters:
-        argument = next(a for a in parameters(function) if a.arg == name)
-        if argument.annotation is not None:
+    for variable in flow.parameters:
+        if variable in changed or REPLACED in flow.way(variable):
+            file, function, name = variable
+            argument = next(a for a in parameters(function) if a.arg == name)
             _annotate(run, file, argument.annotation, None, f"{name} becomes a tensor")
-    for file, function, place in flow.results:
-        if function.returns is not None:
+    for result in flow.results:
+        if result in changed or REPLACED in flow.way(result):
+            file, function, place = result
             _annotate(run, file, function.returns, place, f"{function.name} returns a tensor")
 
 
 def _unfollowed(run: Plan, flow: LengthFlow) -> None:
     """Numbers by the name of a parameter that carries max_seqlen, where no call of its function could be followed."""
-    names = {name for _, function, name in flow.parameters if not run.callers.get(id(function))}
+    uncalled = [(file, name) for file, function, name in flow.parameters if not run.callers.get(id(function))]
     followed = {id(leaf.node) for leaf in flow.leaves}
-    for file in run.open_vision if names else ():
-        for node in file.file.nodes[ast.Assign] if run.blocked(file) is None else ():
+    for file in run.open_vision if uncalled else ():
+        near = {file.file.module, *(i.module for i in file.file.imports), *(i.qualified for i in file.file.imports)}
+        names = {name for other, name in uncalled if other.file.module in near}
+        for node in file.file.nodes[ast.Assign] if names and run.blocked(file) is None else ():
             assert isinstance(node, ast.Assign)
             target = node.targets[0]
             if (
@@ -92,6 +99,7 @@ def _unfollowed(run: Plan, flow: LengthFlow) -> None:
                 and kind(node.value) in (Kind.ITEM, Kind.NUMBER)
                 and id(node.value) not in followed
                 and not file.gone(node)
+                and _goes_on(file, node, target.id)
             ):
                 file.find(
                     RULE,
@@ -100,6 +108,18 @@ def _unfollowed(run: Plan, flow: LengthFlow) -> None:
                     f"{target.id} is a number here, and how it reaches attention could not be followed",
                     "If attention is given it, keep it a tensor: leave the .item() out.",
                 )
+
+
+def _goes_on(file: FilePlan, statement: ast.Assign, name: str) -> bool:
+    """Whether the function hands the number on: returns it, keeps it, or passes it to what may be a layer."""
+    for use in uses_of(file).now(name, file.file.function(statement)):
+        above = file.file.parents[use]
+        above = file.file.parents[above] if isinstance(above, ast.keyword) else above
+        if isinstance(above, (ast.Return, ast.Tuple, ast.Dict)):
+            return True
+        if isinstance(above, ast.Call) and kind(above) is Kind.UNKNOWN:
+            return True
+    return False
 
 
 def _outside(leaf: Leaf) -> None:
@@ -117,11 +137,23 @@ def _outside(leaf: Leaf) -> None:
         )
 
 
-def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:
+def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> bool:
+    """Make a length a tensor, or say why not. Whether it was made one."""
     file, node = leaf.file, leaf.node
     if leaf.kind is Kind.TENSOR:
-        return
+        return False
+    if leaf.kind is Kind.ENTRY:
+        file.find(
+            RULE,
+            node,
+            Severity.WARNING,
+            f"{ast.unparse(node)} reaches attention as max_seqlen, and all that is stored there are numbers",
+            "Store a tensor of one number, on any device; who reads it as a number takes its .item().",
+        )
+        return False
     if leaf.kind is Kind.UNKNOWN:
+        if REPLACED not in flow.way(id(node)):
+            return False  # what its author gave to MMEncoderAttention is not in doubt without a reason
         file.find(
             RULE,
             node,
@@ -130,7 +162,7 @@ def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:
             "MMEncoderAttention's flash and Triton paths call max_seqlen.item(): pass a tensor of one number, on "
             "any device.",
         )
-        return
+        return False
     stray = flow.stray(leaf)
     if stray is not None:
         other, use = stray
@@ -142,7 +174,7 @@ def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:
             f"{other.file.path.name}:{getattr(use, 'lineno', '?')}",
             "Give attention the tensor, (cu_seqlens[1:] - cu_seqlens[:-1]).max(), and the other use its .item().",
         )
-        return
+        return False
     if "torch." in (code := as_tensor(node) if leaf.kind is Kind.ITEM else wrapped(node)) and not any(
         i.qualified == "torch" and i.alias == "torch" for i in file.file.imports
     ):
@@ -153,21 +185,22 @@ def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> None:
             "this length is a number, and attention wants a tensor",
             "Wrap it in torch.tensor(..., dtype=torch.int32).",
         )
-        return
+        return False
     message = (
         "max_seqlen stays a tensor; the kernel's wrapper reads its number"
         if leaf.kind is Kind.ITEM
         else "max_seqlen is made a tensor"
     )
     file.rewrite(RULE, node, message, [E.ReplaceExpression(E.Ref.of(node), code)])
+    return True
 
 
-def _annotate(run: Plan, file: FilePlan, annotation: ast.expr, place: int | None, message: str) -> None:
+def _annotate(run: Plan, file: FilePlan, annotation: ast.expr | None, place: int | None, message: str) -> None:
     """`int` in an annotation becomes `torch.Tensor`; `place`: which item of a `tuple[...]` is meant."""
     torch = next(
         (i.alias for i in file.file.imports if i.qualified == "torch" and isinstance(i.scope, ast.Module)), None
     )
-    if torch is None or file.read_only or run.blocked(file) is not None:
+    if annotation is None or torch is None or file.read_only or run.blocked(file) is not None:
         return
     if place is not None:
         if not (

@@ -79,7 +79,7 @@ def _message(homes: Sequence[Home]) -> str:
 def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias, module: str) -> Home | None:
     """Where the target has an imported name. None where nothing is to be done, or a finding says why nothing is."""
     name = alias.name
-    if run.api.has(module, name) is not False and name != V.ENCODER_ATTENTION:
+    if run.api.has(module, name) is not False:
         return Home(module, name)
     if moved_names.is_module(run, module, name):
         return None  # `from vllm.attention import layer`: looked at by what is read from it

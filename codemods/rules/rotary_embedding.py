@@ -152,6 +152,8 @@ def plan(run: Plan) -> None:
         if ops is None or file.gone(call):
             continue
         names = _names(run, file, call, reached, helpers, ops.aware)
+        if names == {symbols.OP} and not _reads_configuration(run):
+            names = frozenset()  # vLLM's op already, and where it is built does not matter yet
         if not names and not (reached is not None and _is_function(reached) and file.file.class_of(call) in ops.towers):
             continue
         owner = _owner(file.file, call)
@@ -161,10 +163,15 @@ def plan(run: Plan) -> None:
             replaced.add(_key(reached.file, reached.node))
     for file in run.open_files:
         _take_out(run, file, replaced)
-    if release_key(run.target.version) >= (0, 14):
+    if _reads_configuration(run):
         for ops in planned.values():
             if ops.aware:
                 _built_late(run, ops.file)
+
+
+def _reads_configuration(run: Plan) -> bool:
+    """Whether the op reads vLLM's configuration when it is built, and so cannot be built in a forward."""
+    return release_key(run.target.version) >= (0, 14)
 
 
 # -- which calls -------------------------------------------------------------------------------------------------------
@@ -230,7 +237,7 @@ def _mentioned(run: Plan, file: ParsedFile, function: AnyFunction) -> frozenset[
     for node in ast.walk(function):
         if isinstance(node, ast.ImportFrom):
             found |= {f"{file.absolute(node)}.{alias.name}" for alias in node.names}
-        elif isinstance(node, (ast.Name, ast.Attribute)):
+        elif isinstance(node, (ast.Name, ast.Attribute)) and not file.in_annotation(node):
             name = run.project.vllm(file, node)
             found |= {name} if name else set()
     return frozenset(found & symbols.KNOWN)
@@ -259,8 +266,7 @@ def _names(
 
 def _severity(run: Plan, names: frozenset[str], call: ast.Call) -> Severity:
     removed = any(run.api.has(*name.rpartition(".")[::2]) is False for name in names)
-    late = symbols.OP in names and release_key(run.target.version) >= (0, 14)
-    if removed or late:
+    if removed or (symbols.OP in names and _reads_configuration(run)):
         return Severity.ERROR
     # the flag of MMEncoderAttention does not say that the flash_attn package is there
     asks = any(self_attribute(n) in RETARGETED for n in ast.walk(call))

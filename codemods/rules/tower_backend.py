@@ -11,7 +11,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.backend import BackendState
+from codemods.vision_attention.backend import BackendState, held
 
 _BEFORE = """\
 import torch
@@ -87,7 +87,7 @@ def plan(run: Plan) -> None:
                 )
                 continue
             for statement in state.statements:
-                _plan_statement(run, file, node, statement)
+                _plan_statement(run, file, node, state, statement)
             if state.calls:
                 _find_mixed_guards(run, file, constructor, state)
         for call in file.file.nodes[ast.Call]:
@@ -99,7 +99,7 @@ def plan(run: Plan) -> None:
                     _plan_call(run, file, call)
 
 
-def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast.stmt) -> None:
+def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, state: BackendState, statement: ast.stmt) -> None:
     """Guards, upgrades to upstream flash-attn and second look-ups go; the first look-up stays."""
     calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
     if any(V.vllm_call(run.project, file.file, c, V.GET_FLASH, V.UPSTREAM_FA, V.XFORMERS_AVAILABLE) for c in calls):
@@ -112,7 +112,7 @@ def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast
                 [E.ReplaceStatement(E.Ref.of(statement), "")],
             )
         return
-    if isinstance(statement, ast.If):
+    if isinstance(statement, ast.If) and _is_obsolete(run, file, cls, state, statement):
         steps = [*statement.body, *statement.orelse]
         if all(isinstance(s, ast.Raise) for s in steps):
             message = "the check of the backend is taken out; vLLM refuses what it cannot serve"
@@ -125,6 +125,36 @@ def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, statement: ast
                 [E.ReplaceStatement(E.Ref.of(statement), "")],
                 review="an unsupported backend used to fall back here; vLLM now refuses it when the model is built",
             )
+
+
+def _is_obsolete(run: Plan, file: FilePlan, cls: ast.ClassDef, state: BackendState, guard: ast.If) -> bool:
+    """Whether a check of the backend is wrong at the target, or is the check of a dispatch that goes.
+
+    A list of what vLLM had at its time, down to plain PyTorch, refuses what vLLM has since; a list of single kernels is
+    a decision of the model's, which holds at the target as it did before.
+    """
+    if state.parameters or _hands_down(run, file, cls, state):
+        return True
+    read = {held(node) for node in ast.walk(guard.test)}
+    flags = [s.value for s in state.statements if isinstance(s, ast.Assign) and read & set(map(held, s.targets))]
+    named = {
+        node.attr
+        for step in [guard.test, *flags]
+        for node in ast.walk(step)
+        if isinstance(node, ast.Attribute) and V.is_backend_enum(run.project, file.file, node)
+    }
+    members = run.api.enum_members(f"{run.target.backend_enum}.{V.ENUMS[0]}")
+    return ("TORCH_SDPA" in named and not named >= set(run.target.varlen_backends)) or not named <= set(members)
+
+
+def _hands_down(run: Plan, file: FilePlan, cls: ast.ClassDef, state: BackendState) -> bool:
+    """Whether a tower gives its backend to layers, which then chose by it."""
+    return any(
+        held(value) in state.names
+        for call in file.file.below(cls)
+        if isinstance(call, ast.Call) and run.project.vllm(file.file, call.func) is None
+        for value in [*(k.value for k in call.keywords), *(call.args if run.reached(call) else ())]
+    )
 
 
 def _find_mixed_guards(

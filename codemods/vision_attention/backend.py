@@ -68,10 +68,15 @@ def _targets(statement: ast.stmt) -> set[str]:
     found = set()
     for node in ast.walk(statement):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            name = node.id if isinstance(node, ast.Name) else self_attribute(node)
+            name = held(node)
             if name:
                 found.add(name)
     return found
+
+
+def held(node: ast.AST) -> str | None:
+    """The name under which a constructor holds a value: `x` for `x` and `self.x`."""
+    return node.id if isinstance(node, ast.Name) else self_attribute(node)
 
 
 def _reads(statement: ast.AST) -> set[str]:
@@ -114,7 +119,7 @@ def _asks_only_for_backend(project: Project, file: ParsedFile, test: ast.expr, n
     """A test of held choices, enum members and the platform; anything else in it means more than a choice of
     backend."""
     for node in ast.walk(test):
-        name = node.id if isinstance(node, ast.Name) else self_attribute(node)
+        name = held(node)
         if name is None or name in names or name == "self":
             continue
         if isinstance(node, ast.Name) and V.last(project.meaning(file, node)) in (*V.ENUMS, "current_platform"):
@@ -138,8 +143,7 @@ def _is_choice(project: Project, file: ParsedFile, value: ast.expr, names: set[s
     if isinstance(value, ast.Call):
         return V.vllm_call(project, file, value, *_RESOLVERS)
     if isinstance(value, (ast.Name, ast.Attribute)):
-        name = value.id if isinstance(value, ast.Name) else self_attribute(value)
-        return name in names or V.is_backend_enum(project, file, value)
+        return held(value) in names or V.is_backend_enum(project, file, value)
     if isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.IfExp)):
         return all(
             name in names

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from codemods.parsed_file import dotted, parameters, self_attribute
+from codemods.parsed_file import dotted, parameters, same, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
 from codemods.uses import uses_of
@@ -16,6 +16,11 @@ from codemods.vision_attention.attention_class import AttentionClass
 from codemods.vision_attention.lengths import Kind, kind, tensor_inside
 
 Variable = tuple[FilePlan, AnyFunction, str]
+Result = tuple[FilePlan, AnyFunction, int | None]  # what a function returns, or one item of the tuple that it returns
+Step = Variable | Result | int  # on the way to attention; an expression is its id
+
+REPLACED = -1  # the attention at the end of the way is put in place of other kernels by this run
+KEPT = -2  # it was MMEncoderAttention before
 
 
 @dataclass(frozen=True)
@@ -35,26 +40,35 @@ class LengthFlow:
     run: Plan
     leaves: list[Leaf] = field(default_factory=list)
     parameters: list[Variable] = field(default_factory=list)  # parameters that carry it
-    results: list[tuple[FilePlan, AnyFunction, int | None]] = field(
-        default_factory=list
-    )  # functions that return it, and at which place
+    results: list[Result] = field(default_factory=list)  # functions that return it, and at which place
     _seen: set[int] = field(default_factory=set)
+    _next: dict[Step, set[Step]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for file, function, node in self._sinks():
-            self._expression(file, function, node, ())
+        for file, function, node, end in self._sinks():
+            self._expression(file, function, node, (), end)
 
-    def _sinks(self) -> Iterator[tuple[FilePlan, AnyFunction, ast.expr]]:
+    def way(self, start: Step) -> set[Step]:
+        """Everything that a value goes through between a place and attention, both included."""
+        found: set[Step] = set()
+        ahead = {start}
+        while ahead:
+            step = ahead.pop()
+            found.add(step)
+            ahead |= self._next.get(step, set()) - found
+        return found
+
+    def _sinks(self) -> Iterator[tuple[FilePlan, AnyFunction, ast.expr, int]]:
         for file in self.run.vision:
             for found in self.run.attention(file) if not file.read_only else ():
                 if isinstance(found, AttentionClass) and isinstance(found.chain.max_seqlen, ast.Name):
-                    yield file, found.chain.function, found.chain.max_seqlen
+                    yield file, found.chain.function, found.chain.max_seqlen, REPLACED
             for call in file.file.nodes[ast.Call]:
                 assert isinstance(call, ast.Call)
                 function = file.file.function(call)
                 for keyword in call.keywords:
                     if keyword.arg == "max_seqlen" and function is not None and self._is_attention(file, call):
-                        yield file, function, keyword.value
+                        yield file, function, keyword.value, KEPT
 
     def _is_attention(self, file: FilePlan, call: ast.Call) -> bool:
         """A call of an attribute that holds MMEncoderAttention."""
@@ -76,29 +90,36 @@ class LengthFlow:
         function: AnyFunction,
         node: ast.expr,
         path: tuple[Variable, ...],
+        step: Step,
         place: int | None = None,
     ) -> None:
-        """Follow an expression; `place`: the item of the tuple that it gives, None for the value itself."""
-        key = id(node)
-        if key in self._seen and place is None:
+        """Follow an expression that goes on to `step`; `place`: the item of the tuple that it gives, None for the value
+        itself."""
+        here = id(node)
+        self._next.setdefault(here, set()).add(step)
+        if here in self._seen and place is None:
             return
-        self._seen.add(key)
+        self._seen.add(here)
         if isinstance(node, ast.IfExp):
-            self._expression(file, function, node.body, path, place)
-            self._expression(file, function, node.orelse, path, place)
+            self._expression(file, function, node.body, path, here, place)
+            self._expression(file, function, node.orelse, path, here, place)
         elif isinstance(node, ast.Tuple) and place is not None and place < len(node.elts):
-            self._expression(file, function, node.elts[place], path)
+            self._expression(file, function, node.elts[place], path, here)
         elif isinstance(node, ast.Name) and place is None:
             self._name(file, function, node, path)
+        elif isinstance(node, ast.Subscript) and place is None:
+            self._entry(file, node, path)
         elif isinstance(node, ast.Call) and (reached := self.run.reached(node)) is not None:
-            self.results.append((self.run.of(reached.file), reached.node, place))
+            result = (self.run.of(reached.file), reached.node, place)
+            self._next.setdefault(result, set()).add(here)
+            self.results.append(result)
             for inner in reached.file.below(reached.node):
                 if (
                     isinstance(inner, ast.Return)
                     and inner.value is not None
                     and reached.file.function(inner) is reached.node
                 ):
-                    self._expression(self.run.of(reached.file), reached.node, inner.value, path, place)
+                    self._expression(result[0], reached.node, inner.value, path, result, place)
         else:
             found = kind(node) if place is None else Kind.UNKNOWN
             if found in (Kind.TENSOR, Kind.ITEM) and self._is_numpy(file, function, tensor_inside(node) or node):
@@ -108,6 +129,7 @@ class LengthFlow:
 
     def _name(self, file: FilePlan, function: AnyFunction, node: ast.Name, path: tuple[Variable, ...]) -> None:
         variable = (file, function, node.id)
+        self._next.setdefault(variable, set()).add(id(node))
         if variable in path:
             return
         path = (*path, variable)
@@ -121,13 +143,31 @@ class LengthFlow:
                         caller = other.file.function(call)
                         value = (reached.passed(call) or {}).get(node.id)
                         if value is not None and caller is not None:
-                            self._expression(other, caller, value, path)
+                            self._expression(other, caller, value, path, variable)
         for statement in file.file.below(function):
             for value, place in _assigned(statement, node.id):
                 known = True
-                self._expression(file, function, value, path, place)
+                self._expression(file, function, value, path, variable, place)
         if not known:
             self.leaves.append(Leaf(file, node, Kind.UNKNOWN, path[:-1]))
+
+    def _entry(self, file: FilePlan, node: ast.Subscript, path: tuple[Variable, ...]) -> None:
+        """An entry of a dictionary: what the file stores under that key, in whichever dictionary.
+
+        Only if all of it are numbers is the entry one; it is not changed, for it may be read elsewhere.
+        """
+        found: list[Leaf] = []
+        seen, leaves = set(self._seen), self.leaves
+        for function, value in _stored(file, node.slice):
+            self.leaves = []
+            self._expression(file, function, value, (), id(node))
+            found += self.leaves or [Leaf(file, value, Kind.NOTHING, ())]
+        self._seen, self.leaves = seen, leaves
+        kinds = {leaf.kind for leaf in found}
+        if not kinds or Kind.UNKNOWN in kinds:
+            self.leaves.append(Leaf(file, node, Kind.UNKNOWN, path))
+        elif kinds <= {Kind.NUMBER, Kind.ITEM}:
+            self.leaves.append(Leaf(file, node, Kind.ENTRY, path))
 
     def _is_numpy(self, file: FilePlan, function: AnyFunction, node: ast.expr) -> bool:
         """Whether a length is computed on numpy arrays: every name in it was last set by numpy."""
@@ -190,3 +230,15 @@ def _assigned(statement: ast.AST, name: str) -> Iterator[tuple[ast.expr, int | N
         isinstance(statement, ast.NamedExpr) and isinstance(statement.target, ast.Name) and statement.target.id == name
     ):
         yield statement.value, None
+
+
+def _stored(file: FilePlan, key: ast.expr) -> Iterator[tuple[AnyFunction, ast.expr]]:
+    """What the functions of a file store under a key: `d["x"] = value`, `{"x": value}`."""
+    for node in [*file.file.nodes[ast.Assign], *file.file.nodes[ast.Dict]] if isinstance(key, ast.Constant) else ():
+        function = file.file.function(node)
+        if function is not None and isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and same(target.slice, key):
+                    yield function, node.value
+        elif function is not None and isinstance(node, ast.Dict):
+            yield from ((function, value) for name, value in zip(node.keys, node.values) if same(name, key))

@@ -11,10 +11,12 @@ class Kind(Enum):
     TENSOR = "a tensor"
     ITEM = "a number taken out of a tensor"  # the tensor is `tensor_inside`
     NUMBER = "a number"
+    ENTRY = "a number, kept in a dictionary"
     NOTHING = "None"
     UNKNOWN = "not known"
 
 
+_NO_TENSOR_METHODS = ("item", "tolist", "numpy", "numel", "size", "dim", "stride", "get_device")
 _TENSOR_METHODS = ("max", "amax", "to", "cpu", "cuda", "int", "long", "contiguous", "detach")
 _NUMBER_FUNCTIONS = ("int", "max", "min", "len", "sum", "round")
 
@@ -37,6 +39,8 @@ def kind(node: ast.expr) -> Kind:
             return Kind.TENSOR
         if function.attr == "item":
             return Kind.NUMBER
+        if function.attr not in _NO_TENSOR_METHODS and kind(function.value) is Kind.TENSOR:
+            return Kind.TENSOR
     return Kind.UNKNOWN
 
 

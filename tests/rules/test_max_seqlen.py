@@ -68,13 +68,16 @@ STRAY: dict[str, tuple[str, ...]] = {
 UNKNOWN: dict[str, tuple[str, ...]] = {
     "an attribute": (NUMBER, "self.most", "self.most"),
     "somebody's function": (NUMBER, "most_of(cu_seqlens)", "most_of(cu_seqlens)"),
-    "an item of a dictionary": (
-        RETURN,
-        "        return {'most': max_seqlen}\n",
-        ASK,
-        ASK.replace("longest(cu_seqlens)", "longest(cu_seqlens)['most']"),
-        "self.longest(cu_seqlens)['most']",
-    ),
+    "an item that is filled elsewhere": (ASK, "        max_seqlen = self.lengths['most']\n", "self.lengths['most']"),
+}
+
+# name: (what is stored, whether it is a number)
+ENTRIES = {
+    "a number": (NUMBER, True),
+    "a tensor": (TENSOR, False),
+    "a tensor of another shape": (f"{TENSOR}.reshape(1)", False),
+    "a tensor made of a number": ("torch.tensor(max(torch.diff(cu_seqlens).tolist()))", False),
+    "nothing": ("None", False),
 }
 
 LAYERS = TOWER[TOWER.index("        self.layers = ") : TOWER.index("        self.attn_backend = ")]
@@ -183,6 +186,15 @@ class TestLongest:
         assert ported.left(Severity.WARNING) == [
             ("VA303", f"{edits[-1]} reaches attention as max_seqlen, and cannot be shown to be a tensor")
         ]
+
+    @pytest.mark.parametrize(("stored", "is_number"), ENTRIES.values(), ids=ENTRIES)
+    def test_is_followed_into_a_dictionary(self, stored: str, is_number: bool, port: Port) -> None:
+        """The entry stays as it is: others may read it."""
+        ask = "        lengths = {'most': NUMBER}\n        max_seqlen = lengths['most']\n".replace("NUMBER", stored)
+        ported = port(edited(MODEL, ASK, ask))
+        message = "lengths['most'] reaches attention as max_seqlen, and all that is stored there are numbers"
+        assert ported.left(Severity.WARNING) == ([("VA303", message)] if is_number else [])
+        assert f"lengths = {{'most': {stored}}}" in ported.text
 
     def test_that_the_attention_takes_from_a_shape_is_reported(self, port: Port) -> None:
         shape = "        length, batch, _ = x.shape\n"
