@@ -149,6 +149,8 @@ def _find_bare_kernels(run: Plan, file: FilePlan) -> None:
         masked = causal is not None and not (isinstance(causal, ast.Constant) and causal.value is False)
         if masked or keyword(call, "block_table") is not None:
             continue  # a decoder's attention
+        if isinstance(file.file.parents[call], ast.Expr):
+            continue  # nobody takes what it gives: the kernel is warmed up
         file.find(
             RULE,
             call,

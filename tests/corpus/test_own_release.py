@@ -1,0 +1,79 @@
+"""The model files of vLLM releases, each ported to its own release: nothing is changed or said but real faults.
+
+Every change and every finding needs a row in `FAULTS` that tells why the file is wrong, or worth a word, as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from codemods.findings import FileReport
+from codemods.run import Options, migrate
+
+RELEASES = ("0.13.0", "0.14.0", "0.15.0", "0.18.1", "0.20.2", "0.24.0", "0.28.0", "0.32.0")
+FOLDERS = ("model_executor/models", "models")  # later releases have both
+
+STAYS = "0.13 has MultiHeadAttention, and no MMEncoderAttention that could do without cu_seqlens: a note, no fault"
+
+# (release, file, rule): (how many lines of the report, why)
+FAULTS: dict[tuple[str, str, str], tuple[int, str]] = {
+    **{
+        ("0.13.0", f"model_executor/models/{name}.py", "VA101"): (1, STAYS)
+        for name in (
+            *("aimv2", "blip", "clip", "deepencoder", "glm4v", "hunyuan_vision", "idefics2_vision_model"),
+            *("intern_vit", "interns1_vit", "mllama4", "molmo", "siglip", "step3_vl", "whisper"),
+        )
+    },
+    ("0.13.0", "model_executor/models/jais2.py", "VA502"): (
+        1,
+        "get_rope(rotary_dim=) is a TypeError: 0.13 took the parameter out, and forgot this call",
+    ),
+    ("0.13.0", "model_executor/models/moonvit.py", "VA201"): (
+        1,
+        "a function of its own calls flash-attn: no platform without that kernel runs it, no device can replace it",
+    ),
+    ("0.14.0", "model_executor/models/nemotron_parse.py", "VA603"): (
+        2,
+        "vllm.transformers_utils.tokenizer has no AnyTokenizer in 0.14: an ImportError",
+    ),
+    ("0.15.0", "model_executor/models/nemotron_parse.py", "VA601"): (
+        1,
+        "vllm.transformers_utils.tokenizer has no TokenizerLike in 0.15: an ImportError",
+    ),
+    ("0.24.0", "model_executor/models/mimo_v2_omni.py", "VA201"): (
+        1,
+        "its windowed attention calls flash-attn itself: no platform without that kernel runs it",
+    ),
+}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_only_faults_are_changed_or_told(release: str, model_files: Callable[[str], Path]) -> None:
+    vllm = model_files(release)
+    folders = [vllm / folder for folder in FOLDERS if (vllm / folder).is_dir()]
+    report = migrate(folders, Options(release, write=False))
+    assert not [file.path for file in report.files if file.error]
+
+    found = Counter(
+        (name_in(vllm, file), line.code) for file in report.files for line in [*file.rewrites, *file.findings]
+    )
+    expected = {(name, rule): count for (of, name, rule), (count, _) in FAULTS.items() if of == release}
+    unexpected = [
+        f"{name_in(vllm, file)}:{line.line}: {line.code} {line.message}"
+        for file in report.files
+        for line in [*file.rewrites, *file.findings]
+        if (name_in(vllm, file), line.code) not in expected
+    ]
+    assert not unexpected, "\n".join(unexpected)
+    assert found == expected
+    assert {name_in(vllm, file) for file in report.files if file.changed} == {
+        name_in(vllm, file) for file in report.files if file.rewrites
+    }
+
+
+def name_in(vllm: Path, file: FileReport) -> str:
+    return Path(file.path).resolve().relative_to(vllm.resolve()).as_posix()
