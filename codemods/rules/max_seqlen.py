@@ -210,6 +210,8 @@ def _annotate(run: Plan, file: FilePlan, annotation: ast.expr | None, place: int
         ):
             return
         annotation = annotation.slice.elts[place]
+    if any(isinstance(node, ast.Attribute) and node.attr == "Tensor" for node in ast.walk(annotation)):
+        return  # it may be either
     for node in ast.walk(annotation):
         if isinstance(node, ast.Name) and node.id == "int":
             file.rewrite(RULE, node, message, [E.ReplaceExpression(E.Ref.of(node), f"{torch}.Tensor")])

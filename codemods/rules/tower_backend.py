@@ -257,7 +257,7 @@ RULE = Rule(
         "A tower still asks for the backend, because it decides whether max_seqlen is computed. From 0.15 the "
         "override is read from vLLM's "
         "configuration and may not be passed. Guards that list the known backends reject Triton, which vLLM "
-        "chooses from 0.17 on."
+        "chooses from 0.17 on; one that still lists all, and one that allows a single kernel, stay."
     ),
     follows="vLLM 0.11.0 (head_size, dtype), 0.15.0 PR #31972 (override), 0.17.0 (Triton)",
     names=frozenset({V.GET_BACKEND, V.GET_FLASH, V.UPSTREAM_FA, V.OVERRIDE}),
