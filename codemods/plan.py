@@ -186,6 +186,10 @@ class Plan:
         """A class of this file that stays on the old API: what feeds it must then stay as well."""
         return next((c for c in self.attention(file) if isinstance(c, RefusedClass)), None)
 
+    def fits(self, file: FilePlan) -> bool:
+        """Whether a file may have been written for the target: what is only untidy in it is then left alone."""
+        return self.target.version in file.source
+
     def of(self, file: ParsedFile) -> FilePlan:
         return next(plan for plan in self.files if plan.file is file)
 

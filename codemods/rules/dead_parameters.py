@@ -28,18 +28,15 @@ def plan(run: Plan) -> None:
 
 
 def _is_dead(run: Plan, uses: Uses, node: AnyFunction, parameter: ast.arg) -> bool:
-    """Never read any more because of the edits; or one of the backend parameters, and never read at all.
-
-    While vLLM's own towers take the override, one that does not read it is as good as theirs.
-    """
+    """Never read any more because of the edits; or one of the backend parameters, and never read at all."""
     if parameter.arg in ("self", "cls", *_PROTOCOL) or uses.plan.gone(node):
         return False
     if uses.died(parameter.arg, node):
         return True
     return (
         parameter.arg in V.BACKEND_PARAMETERS
-        and not (parameter.arg == V.OVERRIDE and run.target.takes_backend_override)
         and node.name == "__init__"
+        and not run.fits(uses.plan)
         and not _is_stub(node)
         and not uses.before(parameter.arg, node)
         and not uses.in_new_code(parameter.arg, node)

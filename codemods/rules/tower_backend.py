@@ -148,13 +148,19 @@ def _is_obsolete(run: Plan, file: FilePlan, cls: ast.ClassDef, state: BackendSta
 
 
 def _hands_down(run: Plan, file: FilePlan, cls: ast.ClassDef, state: BackendState) -> bool:
-    """Whether a tower gives its backend to layers, which then chose by it."""
+    """Whether a tower gives its backend to layers of the project, which then chose by it."""
     return any(
         held(value) in state.names
         for call in file.file.below(cls)
-        if isinstance(call, ast.Call) and run.project.vllm(file.file, call.func) is None
+        if isinstance(call, ast.Call) and not _is_outside(run, file, call)
         for value in [*(k.value for k in call.keywords), *(call.args if run.reached(call) else ())]
     )
+
+
+def _is_outside(run: Plan, file: FilePlan, call: ast.Call) -> bool:
+    """Whether a call is one of vLLM's that is not among the files of the run."""
+    name = run.project.vllm(file.file, call.func)
+    return name is not None and name.rpartition(".")[0] not in run.project.by_module
 
 
 def _find_mixed_guards(
