@@ -1,0 +1,81 @@
+import torch
+import torch.nn as nn
+from einops import rearrange
+from vllm.distributed import utils as dist_utils
+from vllm.model_executor.layers.attention import MMEncoderAttention
+from vllm.model_executor.models.vision import get_vit_attn_backend
+from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+
+class OrchardAttention(nn.Module):
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        tp_size: int,
+        prefix: str = "",
+    ) -> None:
+        super().__init__()
+        self.head_dim = dist_utils.divide(hidden_size, num_heads)
+        self.heads = dist_utils.divide(num_heads, tp_size)
+        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
+        self.proj = nn.Linear(hidden_size, hidden_size)
+        self.attn = MMEncoderAttention(
+            num_heads=self.heads,
+            head_size=self.head_dim,
+            scale=self.head_dim**-0.5,
+            prefix=f"{prefix}.attn",
+        )
+
+    def forward(self, x: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: torch.Tensor | None = None) -> torch.Tensor:
+        seq_len, batch_size, _ = x.shape
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = (t.view(seq_len, batch_size, self.heads, self.head_dim) for t in (q, k, v))
+        q, k, v = (rearrange(t, "s b h d -> b s h d").contiguous() for t in (q, k, v))
+
+        context_layer = self.attn(
+            query=q,
+            key=k,
+            value=v,
+            cu_seqlens=cu_seqlens,
+            max_seqlen=max_seqlen,
+        )
+        context_layer = rearrange(context_layer, "b s h d -> s b (h d)").contiguous()
+
+        return self.proj(context_layer)
+
+
+class OrchardTower(nn.Module):
+    def __init__(self, hidden_size: int, num_heads: int, depth: int) -> None:
+        super().__init__()
+        self.attn_backend = get_vit_attn_backend(
+            head_size=hidden_size // num_heads,
+            dtype=torch.get_default_dtype(),
+        )
+        self.blocks = nn.ModuleList(
+            [
+                OrchardAttention(
+                    hidden_size,
+                    num_heads,
+                    tp_size=1,
+                    prefix=f"blocks.{index}",
+                )
+                for index in range(depth)
+            ]
+        )
+
+    def longest(self, cu_seqlens: torch.Tensor) -> torch.Tensor | None:
+        max_seqlen = None
+        if self.attn_backend in {
+            AttentionBackendEnum.FLASH_ATTN,
+            AttentionBackendEnum.ROCM_AITER_FA,
+            AttentionBackendEnum.TRITON_ATTN,
+        }:
+            max_seqlen = (cu_seqlens[1:] - cu_seqlens[:-1]).max()
+        return max_seqlen
+
+    def forward(self, x: torch.Tensor, cu_seqlens: torch.Tensor) -> torch.Tensor:
+        max_seqlen = self.longest(cu_seqlens)
+        for block in self.blocks:
+            x = x + block(x, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
+        return x

@@ -1,0 +1,21 @@
+"""视觉塔的注意力 — für Bilder."""
+
+import torch
+from torch import nn
+from vllm.attention.layer import MultiHeadAttention
+from vllm.model_executor.layers.linear import QKVParallelLinear, RowParallelLinear
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, width: int, heads: int, prefix: str = "") -> None:
+        super().__init__()
+        self.qkv_proj = QKVParallelLinear(width, width // heads, heads, prefix=f"{prefix}.qkv_proj")
+        self.out_proj = RowParallelLinear(width, width, prefix=f"{prefix}.out_proj")
+        self.attn = MultiHeadAttention(heads, width // heads, (width // heads) ** -0.5)  # 无掩码 → no mask
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # 注意：每张图像单独处理 🖼
+        qkv, _ = self.qkv_proj(x)
+        q, k, v = qkv.chunk(3, dim=-1)
+        out, _ = self.out_proj(self.attn(q, k, v))
+        return out
