@@ -103,10 +103,16 @@ class _Run:
     def plan(self, edit: E.Edit) -> None:
         if isinstance(edit, (E.ReplaceStatement, E.InsertAfter, E.InsertBefore)):
             self._statement(edit)
-        elif isinstance(edit, E.UnwrapIf):
-            slot = self.places.slot(edit.statement)
+        elif isinstance(edit, E.Unwrap) and edit.place.kind == "IfExp":
+            _, node = self.places.find(edit.place)
+            self.change(node, lambda old: _fitting(getattr(old, edit.keep), old))
+        elif isinstance(edit, E.Unwrap):
+            slot = self.places.slot(edit.place)
             self.places.touch(slot)
-            self.change(slot.node, lambda node: _unwrapped(node, edit.keep))
+            if slot.is_elif:
+                self.change(slot.node, lambda node: blocks.elif_arm(node, edit.keep))
+            else:
+                self.change(slot.node, lambda node: blocks.unwrapped(node, edit.keep))
         elif isinstance(edit, E.ReplaceExpression):
             _, node = self.places.find(edit.expression)
             code = _with_indent(edit.code, self.module.default_indent)
@@ -195,15 +201,6 @@ def _statements(edit: Any, node: Any, new: list[Any]) -> Any:
     return cst.FlattenSentinel([*new, *old] if isinstance(edit, E.InsertBefore) else [*old, *new])
 
 
-def _unwrapped(node: cst.If, keep: str) -> Any:
-    block = node.body if keep == "body" else cst.ensure_type(node.orelse, cst.Else).body
-    if isinstance(block, cst.SimpleStatementSuite):
-        return cst.FlattenSentinel([cst.SimpleStatementLine(block.body, leading_lines=node.leading_lines)])
-    body = list(block.body)
-    body[0] = body[0].with_changes(leading_lines=[*node.leading_lines, *body[0].leading_lines])  # type: ignore[attr-defined]
-    return cst.FlattenSentinel(body)
-
-
 def _with_indent(code: str, indent: str) -> str:
     """Planned code, which is indented by four spaces, in the file's own indentation."""
     lines = code.split("\n")
@@ -212,7 +209,11 @@ def _with_indent(code: str, indent: str) -> str:
 
 
 def _expression(code: str, old: Any) -> cst.BaseExpression:
-    new = cst.parse_expression(code)
+    return _fitting(cst.parse_expression(code), old)
+
+
+def _fitting(new: cst.BaseExpression, old: Any) -> cst.BaseExpression:
+    """An expression with the parentheses that it needs in place of another."""
     if isinstance(old, cst.Tuple) and not isinstance(new, cst.Tuple):
         return new  # the parentheses were the tuple's
     if getattr(old, "lpar", ()) and not new.lpar:

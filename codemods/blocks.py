@@ -23,15 +23,24 @@ class Gone(cst.SimpleStatementLine):
     """Stands where a statement was taken out, until the lines around it are closed up."""
 
 
+class Comments(Gone):
+    """Comments that outlive the statements they stood behind."""
+
+
 def closed_up(block: Any) -> Any:
     """Take the places of removed statements out: no blank line at the start of a block, no paragraph break lost."""
     if not any(isinstance(line, Gone) for line in block.body):
         return block
     body: list[Any] = []
     pending: list[cst.EmptyLine] = []
+    opens = isinstance(block, cst.IndentedBlock) or not block.header  # nothing stands above the first statement
     for line in block.body:
+        if isinstance(line, Comments):
+            pending = [*pending, *line.leading_lines]
+            body.append(line)
+            continue
         if isinstance(line, Gone):
-            if not any(not isinstance(kept, Gone) for kept in body) and isinstance(block, cst.IndentedBlock):
+            if opens and all(isinstance(above, Gone) for above in body):
                 pending = []
             elif len(line.leading_lines) > len(pending):
                 pending = list(line.leading_lines)
@@ -42,12 +51,14 @@ def closed_up(block: Any) -> Any:
                 leading_lines=_joined(
                     pending,
                     line.leading_lines,
-                    first=all(isinstance(b, Gone) for b in body) and isinstance(block, cst.IndentedBlock),
+                    first=opens and all(isinstance(b, Gone) for b in body),
                 )
             )
         body.append(line)
         pending = []
     kept = [line for line in body if not isinstance(line, Gone)]
+    if isinstance(block.body[-1], Comments):
+        block = block.with_changes(footer=[*pending, *block.footer])
     if not kept and isinstance(block, cst.IndentedBlock):
         kept = [cst.SimpleStatementLine([cst.Pass()])]
     return block.with_changes(body=kept)
@@ -98,3 +109,56 @@ def tidied(node: Any) -> Any:
         )
     last = node.body[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
     return node.with_changes(body=[*node.body[:-1], last])
+
+
+def unwrapped(node: cst.If | cst.Try, keep: str) -> Any:
+    """What stands in place of an `if` or `try` of which one part stays; comments above it stay with that part."""
+    arms = _arms(node, keep)
+    if isinstance(arms, cst.If):
+        return arms.with_changes(leading_lines=[*node.leading_lines, *arms.leading_lines])
+    body: list[Any] = []
+    for owner in arms:
+        body += _lines_of(owner)
+    if not body:
+        return gone_line(node, keep_comments=False)
+    body[0] = body[0].with_changes(leading_lines=[*node.leading_lines, *body[0].leading_lines])
+    return cst.FlattenSentinel(body)
+
+
+def elif_arm(node: cst.If, keep: str) -> Any:
+    """What stands in place of an `elif` of which one part stays: an `else`, the next `elif`, or nothing."""
+    if keep == "orelse":
+        return node.orelse if node.orelse is not None else cst.RemoveFromParent()
+    return cst.Else(body=node.body, leading_lines=node.leading_lines)
+
+
+def _arms(node: cst.If | cst.Try, keep: str) -> cst.If | list[Any]:
+    if isinstance(node, cst.Try):
+        if keep != "body":
+            return [node.handlers[int(keep.rpartition(".")[2])]]
+        return [node] if node.orelse is None else [node, node.orelse]
+    if keep == "body":
+        return [node]
+    if isinstance(node.orelse, cst.If):
+        return node.orelse
+    return [node.orelse] if node.orelse is not None else []
+
+
+def _lines_of(owner: Any) -> list[Any]:
+    """The statements of a block, without a lone `pass`. Comments above its `else:` and at its end stay."""
+    above = list(owner.leading_lines) if isinstance(owner, (cst.Else, cst.ExceptHandler)) else []
+    above = [line for line in above if line.comment is not None]
+    if isinstance(owner.body, cst.SimpleStatementSuite):
+        lines: list[Any] = [cst.SimpleStatementLine(owner.body.body)]
+        footer: list[cst.EmptyLine] = []
+    else:
+        lines = list(owner.body.body)
+        footer = [line for line in owner.body.footer if line.comment is not None]
+    if len(lines) == 1 and isinstance(lines[0], cst.SimpleStatementLine) and isinstance(lines[0].body[0], cst.Pass):
+        footer = [line for line in lines[0].leading_lines if line.comment is not None] + footer
+        lines = []
+    if lines and above:
+        lines[0] = lines[0].with_changes(leading_lines=[*above, *lines[0].leading_lines])
+    if footer:
+        lines.append(Comments(body=[cst.Pass()], leading_lines=footer))
+    return lines

@@ -8,7 +8,8 @@ another process.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, order=True)
@@ -68,10 +69,13 @@ class InsertBefore:
 
 
 @dataclass(frozen=True)
-class UnwrapIf:
-    """Replace an `if` statement by one of its bodies: "body" or "orelse" (comments inside that body are kept)."""
+class Unwrap:
+    """Replace an `if`, a `try` or a conditional expression by one of its parts, whose comments are kept.
 
-    statement: Ref
+    "body" (of a `try`: and what its `else` holds), "orelse", or "handlers.0" and so on.
+    """
+
+    place: Ref
     keep: str
 
 
@@ -171,11 +175,16 @@ class RenameInComments:
     new: str
 
 
+def places(edit: Edit) -> Iterator[Ref]:
+    """The places that an edit names."""
+    return (value for field in fields(edit) if isinstance(value := getattr(edit, field.name), Ref))
+
+
 Edit = (
     ReplaceStatement
     | InsertAfter
     | InsertBefore
-    | UnwrapIf
+    | Unwrap
     | ReplaceExpression
     | RemoveArgument
     | SetArgument

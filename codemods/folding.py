@@ -58,7 +58,7 @@ class _Span:
 def fold(text: str, tree: ast.Module, planned: Sequence[E.Edit]) -> Folded | None:
     """`text` without the functions and classes that no edit touches; None where that would leave out nothing."""
     lines = _LINE.findall(text)
-    places = [place for edit in planned for place in _places(edit)]
+    places = [place for edit in planned for place in E.places(edit)]
     words = [re.compile(rf"\b{re.escape(e.old)}\b") for e in planned if isinstance(e, E.RenameInComments)]
     spans = [
         span
@@ -121,13 +121,6 @@ def _with_comments(lines: Sequence[str], last: int, indent: str) -> int:
 
 def _indent(text: str) -> str:
     return text[: len(text) - len(text.lstrip(" \t"))]
-
-
-def _places(edit: E.Edit) -> Iterator[E.Ref]:
-    for field in fields(edit):
-        value = getattr(edit, field.name)
-        if isinstance(value, E.Ref):
-            yield value
 
 
 class _Shift:

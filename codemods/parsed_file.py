@@ -57,6 +57,8 @@ class ParsedFile:
     tree: ast.Module = field(repr=False)
     is_package: bool = False
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict, repr=False)
+    dropped: list[ast.AST] = field(default_factory=list, repr=False)  # arms of guards that go: not in `tree`
+    hidden: list[ast.AST] = field(default_factory=list, repr=False)  # arms that stay and never run: not in `tree`
 
     def __post_init__(self) -> None:
         _ = self._order  # fills `parents`

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codemods import edits as E
 from codemods.findings import Finding, Rewrite, Severity
@@ -19,6 +19,9 @@ from codemods.vision_attention.attention_class import AttentionClass, RefusedCla
 from codemods.vision_attention.backend import BackendState, backend_state
 from codemods.vllm_api import Api
 
+if TYPE_CHECKING:
+    from codemods.guards.view import View
+
 
 @dataclass(eq=False)
 class FilePlan:
@@ -27,6 +30,8 @@ class FilePlan:
     file: ParsedFile
     source: tuple[str, ...] = ()  # the releases the file may be written for; empty if its text does not tell
     read_only: bool = False
+    view: View | None = None  # what became of the file's version guards; `file` is as the target runs it
+    keeps_guards: bool = False  # what stands in a guard is left as it is
     edits: list[E.Edit] = field(default_factory=list)
     rewrites: list[Rewrite] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -89,6 +94,12 @@ class FilePlan:
         if finding not in self.findings:
             self.findings.append(finding)
         self.refused.append(E.Ref.of(covers if covers is not None else node))
+
+    def stays(self, node: ast.AST) -> bool:
+        """Whether the node stands in a version guard that was asked to be kept."""
+        if not self.keeps_guards or self.view is None:
+            return False
+        return any(E.Ref.of(guard).contains(E.Ref.of(node)) for guard in self.view.kept)
 
     def gone(self, node: ast.AST) -> bool:
         """Whether an edit takes this node's code away."""
@@ -181,6 +192,17 @@ class Plan:
         if not self._reached:
             self._reached = {id(c): r for _, c, r in self.calls() if r is not None}
         return self._reached.get(id(call))
+
+    def taken(self, file: FilePlan, name: str) -> bool:
+        """Whether another file, of the run or beside it, may import the name from this one."""
+        for other in self.files:
+            if other is file:
+                continue
+            for imported in other.file.imports:
+                if imported.module == file.file.module and imported.name == name and not other.gone(imported.statement):
+                    if E.RemoveImport(E.Ref.of(imported.statement), name) not in other.edits:
+                        return True
+        return self.elsewhere(name, file.file)
 
     def blocked(self, file: FilePlan) -> RefusedClass | None:
         """A class of this file that stays on the old API: what feeds it must then stay as well."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from codemods import edits as E
 from codemods.discover import discover
 from codemods.findings import FileReport, Finding, Report, Severity
+from codemods.guards.settle import settled
 from codemods.leftovers import RULE as LEFTOVER
 from codemods.leftovers import account
 from codemods.parsed_file import ParsedFile
@@ -21,6 +22,8 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import Project, module_name
 from codemods.rule import Rule
 from codemods.rules import RULES
+from codemods.rules.version_guards import RULE as VERSION_GUARDS
+from codemods.rules.version_guards import kept_guards_in_the_way
 from codemods.source_file import SourceError, SourceFile
 from codemods.source_version import describe, source_versions
 from codemods.target import target
@@ -47,6 +50,7 @@ class Options:
     select: frozenset[str] = frozenset()
     ignore: frozenset[str] = frozenset()
     keep_params: bool = False
+    keep_guards: bool = False
 
 
 @dataclass
@@ -99,6 +103,9 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
         plan = _plan(inputs, neighbours, rules, options, frozen, elsewhere)
         if unwritable := _unwritable(plan, inputs, found.roots):
             frozen.update(unwritable)  # planned around from the start: no other file may count on a change in them
+            continue
+        if held := kept_guards_in_the_way(plan):
+            frozen.update(held)
             continue
         failed = _carry_out(plan, inputs, options, frozen, progress)
         failed = failed or _again(inputs, neighbours, rules, options, frozen, elsewhere)
@@ -289,19 +296,25 @@ def plan_files(
 ) -> Plan:
     """Run every rule over the files. Rules only add to the plan, so their order is that of the list, not of the
     files."""
-    project = Project([*files, *neighbours])
+    active = frozenset(rule.code for rule in rules)
+    keep = options.keep_guards or VERSION_GUARDS.code not in active
+    written = [file for file in files if file.path not in frozen]
+    beside = [*(file for file in files if file.path in frozen), *neighbours]
+    views = settled(written, beside, options.target, (), keep)
+    project = Project([views[f.path].file if f.path in views else f for f in [*files, *neighbours]])
     api = Api.of(options.target)
+    unwritten = {file.path for file in beside}
     plans = [
         FilePlan(
             file,
             (options.source,) if options.source else source_versions(project, file),
-            read_only=file in neighbours or file.path in frozen,
+            read_only=file.path in unwritten,
+            view=views.get(file.path),
+            keeps_guards=keep,
         )
         for file in project.files
     ]
-    plan = Plan(
-        project, target(options.target), api, plans, options.keep_params, frozenset(r.code for r in rules), elsewhere
-    )
+    plan = Plan(project, target(options.target), api, plans, options.keep_params, active, elsewhere)
     index = 0
     while index < len(rules):
         sweeping = []
@@ -403,7 +416,7 @@ def _apply_one(job: tuple[str, ast.Module | None, list[E.Edit]]) -> _Result:
 
 def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _Result]]:
     if jobs <= 1 or len(work) < 2 or sum(len(p.file.text) for p in work) < _WORTH_A_POOL:
-        yield from zip(work, (_apply_one((p.file.text, p.file.tree, p.edits)) for p in work))
+        yield from zip(work, (_apply_one((p.file.text, None if p.view else p.file.tree, p.edits)) for p in work))
         return
     tasks = [(p.file.text, None, p.edits) for p in work]
     from concurrent.futures import ProcessPoolExecutor

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, cached_property
 
 from codemods import edits as E
 from codemods.parsed_file import ParsedFile, attribute_loads, loads
@@ -41,22 +42,38 @@ class Uses:
         self.plan = plan
         self.file: ParsedFile = plan.file
         self.touched = (
-            sorted(name for name, nodes in self.file.reads.items() if any(map(plan.gone, nodes)))
+            sorted({name for name, nodes in self.file.reads.items() if any(map(plan.gone, nodes))} | {*self.dropped})
             if plan.removed
             else []
         )
 
+    @cached_property
+    def dropped(self) -> dict[str, list[ast.Name]]:
+        """Reads in arms of guards that go."""
+        return _reads_below(self.file.dropped)
+
+    @cached_property
+    def hidden(self) -> dict[str, list[ast.Name]]:
+        """Reads in arms of guards that stay in the text, though the target never runs them."""
+        return _reads_below(self.file.hidden)
+
     def before(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
         """Reads of a name in the text as it is."""
         nodes = self.file.reads.get(name, [])
-        if inside is None or not nodes:
-            return nodes
+        unseen = [*self.dropped.get(name, ()), *self.hidden.get(name, ())]
+        if inside is None or not (nodes or unseen):
+            return [*nodes, *unseen]
         start, end = self.file.extent(inside)
-        return [node for node in nodes if start <= self.file.position(node) < end]
+        place = E.Ref.of(inside) if unseen else None
+        return [
+            *(node for node in nodes if start <= self.file.position(node) < end),
+            *(node for node in unseen if place is not None and place.contains(E.Ref.of(node))),
+        ]
 
     def now(self, name: str, inside: ast.AST | None = None) -> list[ast.Name]:
         """Reads of a name that no edit takes away."""
-        return [node for node in self.before(name, inside) if not self.plan.gone(node)]
+        dropped = self.dropped.get(name, ())
+        return [node for node in self.before(name, inside) if node not in dropped and not self.plan.gone(node)]
 
     def in_new_code(self, name: str, inside: ast.AST | None = None) -> bool:
         """Whether code that edits put in reads the name."""
@@ -91,6 +108,15 @@ class Uses:
             and not self.now(name, inside)
             and not self.in_new_code(name, inside)
         )
+
+
+def _reads_below(roots: Sequence[ast.AST]) -> dict[str, list[ast.Name]]:
+    table: dict[str, list[ast.Name]] = {}
+    for root in roots:
+        for node in ast.walk(root):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+                table.setdefault(node.id, []).append(node)
+    return table
 
 
 def uses_of(plan: FilePlan) -> Uses:

@@ -81,7 +81,7 @@ EDITS: dict[str, Callable[[str], list[E.Edit]]] = {
     "a class as a whole": lambda text: [E.ReplaceStatement(named(text, "Tower"), "Tower = object\n")],
     "inside a branch": lambda text: [E.ReplaceExpression(value_of(text, "other"), "b.c")],
     "a comment": lambda text: [E.RenameInComments("behind", "below"), E.AddImport("a", "c")],
-    "a branch": lambda text: [E.UnwrapIf(places(text, ast.If)[-1], "body")],
+    "a branch": lambda text: [E.Unwrap(places(text, ast.If)[-1], "body")],
 }
 
 STYLES: dict[str, Callable[[str], str]] = {

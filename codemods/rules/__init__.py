@@ -21,10 +21,12 @@ from codemods.rules import (
     renamed_types,
     rotary_embedding,
     tower_backend,
+    version_guards,
     xformers_lengths,
 )
 
 RULES: tuple[Rule, ...] = (
+    version_guards.RULE,
     multi_head_attention.RULE,
     dispatch_chain.RULE,
     backend_choice.RULE,

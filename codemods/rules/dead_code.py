@@ -202,7 +202,7 @@ def _imports(run: Plan, file: FilePlan, uses: Uses) -> None:
             or uses.in_new_code(imported.alias, inside)
         ):
             continue
-        if _taken_by_others(run, file, imported.alias):
+        if run.taken(file, imported.alias):
             continue
         block = file.file.parents[imported.statement]
         if isinstance(block, ast.Try):
@@ -232,18 +232,6 @@ def _only_for(block: ast.Try, name: str) -> bool:
     return harmless and alone and not block.orelse and not block.finalbody
 
 
-def _taken_by_others(run: Plan, file: FilePlan, name: str) -> bool:
-    """Whether another file, of the run or beside it, may import the name from this one."""
-    for other in run.files:
-        if other is file:
-            continue
-        for imported in other.file.imports:
-            if imported.module == file.file.module and imported.name == name and not other.gone(imported.statement):
-                if E.RemoveImport(E.Ref.of(imported.statement), name) not in other.edits:
-                    return True
-    return run.elsewhere(name, file.file)
-
-
 def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
     """Module-level functions whose last caller in the run is gone: a local rotary helper, say."""
     for node in file.file.tree.body:
@@ -255,7 +243,7 @@ def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
         outside = [n for n in uses.before(node.name) if id(n) not in own]
         if not outside or any(not file.gone(n) for n in outside) or uses.in_new_code(node.name):
             continue
-        if not _taken_by_others(run, file, node.name):
+        if not run.taken(file, node.name):
             _remove(file, node, f"{node.name} is no longer called")
 
 

@@ -58,6 +58,9 @@ def _plan_statement(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> Non
             home = _home(run, file, statement, alias, module)
             if home is not None and (neighbour or home != Home(module, alias.name)):
                 homes[alias] = home
+    if homes and file.stays(statement):
+        _tell_of_kept(run, file, statement, module, homes)
+        return
     modules = {home.module for home in homes.values()}
     if len(homes) == len(statement.names) and len(modules) == 1 and all(a.name == h.name for a, h in homes.items()):
         edits = import_moves.moved_whole(file, statement, modules.pop())
@@ -69,6 +72,16 @@ def _plan_statement(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> Non
             for read in file.file.reads.get(alias.name, ()):
                 edits.append(E.ReplaceExpression(E.Ref.of(read), home.name))
         file.rewrite(RULE, statement, _message([home]), edits)
+
+
+def _tell_of_kept(
+    run: Plan, file: FilePlan, statement: ast.ImportFrom, module: str, homes: dict[ast.alias, Home]
+) -> None:
+    """An import in a guard that is kept: what is right at the target as it stands, is right."""
+    for alias, home in homes.items():
+        if run.api.has(module, alias.name) is False:
+            message = f"{module}.{alias.name} is not in vLLM {run.target.version}, whose arm of the guard this is"
+            file.find(RULE, alias, Severity.ERROR, message, f"Import {home.name} from {home.module} in this arm.")
 
 
 def _message(homes: Sequence[Home]) -> str:

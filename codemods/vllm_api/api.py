@@ -96,6 +96,11 @@ class Api:
             self._holders_of[name] = sorted(found, key=lambda holder: (holder[0].count("."), len(holder[0]), holder[0]))
         return self._holders_of[name]
 
+    def origin(self, module: str, name: str) -> str:
+        """The dotted place where what `module.name` gives is defined, or the name itself where that is not known."""
+        place = self._place(f"{module}.{name}")
+        return ".".join(place) if place else f"{module}.{name}"
+
     # signatures
 
     def signature(self, qualified: str) -> Signature | None:
