@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from codemods import calls
+from codemods import calls, moved_names
 from codemods import edits as E
 from codemods.findings import Finding, Severity, Sites
 from codemods.plan import FilePlan, Plan
@@ -112,7 +112,7 @@ def _wrong(run: Plan, plan: FilePlan, node: ast.AST, name: str) -> tuple[str, st
         ):
             return None
         return (
-            f"{module}.{node.name} is not in vLLM {release}",
+            moved_names.absence(run, module, node.name),
             "Replace its uses; see the pages of the rules for what took its place.",
         )
     if isinstance(node, (ast.Name, ast.Attribute)):
@@ -122,7 +122,7 @@ def _wrong(run: Plan, plan: FilePlan, node: ast.AST, name: str) -> tuple[str, st
         module, _, last = meaning.rpartition(".")
         if module not in run.project.by_module and run.api.has(module, last) is False and not _is_member(run, meaning):
             return (
-                f"{meaning} is not in vLLM {release}",
+                moved_names.absence(run, module, last),
                 "Replace its uses; see the pages of the rules for what took its place.",
             )
         above = file.parents[node]

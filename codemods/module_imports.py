@@ -66,7 +66,7 @@ def _follow(run: Plan, file: FilePlan, rule: Rule, node: ast.expr) -> bool:
     if home is None or not isinstance(node.ctx, ast.Load) or not import_moves.is_free(file.file, home.name, home.name):
         if not any(place.contains(E.Ref.of(node)) for place in file.refused):
             remedy = f"Import {home.name} from {home.module}." if home else "Take its uses out or replace them."
-            file.find(rule, node, Severity.ERROR, f"{module}.{last} is not in vLLM {run.target.version}", remedy)
+            file.find(rule, node, Severity.ERROR, moved_names.absence(run, module, last), remedy)
         return False
     edits: list[E.Edit] = [E.ReplaceExpression(E.Ref.of(node), home.name), E.AddImport(home.module, home.name)]
     file.rewrite(rule, node, f"{home.name} is imported from {home.module}", edits)
@@ -95,5 +95,10 @@ def _drop(run: Plan, file: FilePlan, rule: Rule, statement: ast.Import | ast.Imp
 
 def _tell(run: Plan, file: FilePlan, rule: Rule, statement: ast.Import | ast.ImportFrom, module: str) -> None:
     if not file.gone(statement):
-        message = f"{module} is not in vLLM {run.target.version}"
-        file.find(rule, statement, Severity.ERROR, message, "Import what the file needs by name from where it is now.")
+        file.find(
+            rule,
+            statement,
+            Severity.ERROR,
+            moved_names.absence(run, module),
+            "Import what the file needs by name from where it is now.",
+        )

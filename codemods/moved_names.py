@@ -10,7 +10,7 @@ from codemods import calls
 from codemods.plan import Plan
 from codemods.target import release_key
 from codemods.vision_attention import vocabulary as V
-from codemods.vllm_api import Api, releases, store
+from codemods.vllm_api import Api, introduced, releases, store
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,40 @@ def why_not_called(run: Plan, module: str, name: str, new: Home, call: ast.Call)
     return f"the argument for '{changed[0]}' would reach '{changed[1]}'" if changed is not None else None
 
 
-def elsewhere(run: Plan, name: str) -> str:
+def elsewhere(run: Plan, module: str, name: str) -> str:
     """What a person should look at where a name is gone: what the target has of that name."""
     found = run.api.exported_from(name)[:3]
+    came = too_new(run, module, name)
+    if came is not None:
+        there = f", or import what this release has: {' or '.join(f'{m}.{name}' for m in found)}" if found else ""
+        return f"Port to vLLM {came} or later{there}."
     if not found:
         return "Take its uses out or replace them; no module of this release defines the name."
     return (
         f"Take its uses out or replace them; see whether {' or '.join(f'{m}.{name}' for m in found)} is the same thing."
     )
+
+
+def absence(run: Plan, module: str, name: str = "") -> str:
+    """That the target lacks a name, or a module, and why: it went, it is yet to come, or no known vLLM has it."""
+    what, release = f"{module}.{name}" if name else module, run.target.version
+    known = [r for r in releases() if (Api.of(r).has(module, name) if name else Api.of(r).has_module(module))]
+    if not known:
+        return f"{what} is not in vLLM {release}, nor in any other from {releases()[0]} to {releases()[-1]}"
+    if release_key(known[0]) > release_key(release):
+        return f"{what} is not in vLLM {release} yet: it came with {known[0]}"
+    went = next(
+        r
+        for r in releases()
+        if release_key(r) > max(release_key(k) for k in known if release_key(k) < release_key(release))
+    )
+    return f"{what} is not in vLLM {release}: it went with {went}"
+
+
+def too_new(run: Plan, module: str, name: str) -> str | None:
+    """The release that brought a name which the target does not have yet; None where it is not newer code."""
+    came = introduced(module, name)
+    return came if came is not None and release_key(came) > release_key(run.target.version) else None
 
 
 def was_module(run: Plan, module: str) -> bool:

@@ -34,48 +34,38 @@ def arm(run: Plan, file: ParsedFile, node: ast.Try) -> tuple[str, str] | None:
     if any(isinstance(s, ast.Raise) for s in handler.body):
         return None
     tried, other = list(_imports(file, node.body)), list(_imports(file, handler.body))
-    outcome = _outcome(run, file, node.body)
+    outcome, works = _outcome(run, file, node.body), _outcome(run, file, handler.body)
     if outcome is None or not tried:
         return None
     if outcome is True:
-        return ("body", "what it tries to import is") if _is_about_releases(run, file, node, tried, other) else None
-    if outcome not in _caught(handler) or not _bound(node.body) <= _bound(handler.body):
+        return ("body", "what it tries to import is") if _may_stand_alone(run, node, tried, other, works) else None
+    if outcome not in _caught(handler):
         return None
-    return _after_failure(run, handler, tried, other, _outcome(run, file, handler.body))
-
-
-def _after_failure(
-    run: Plan,
-    handler: ast.ExceptHandler,
-    tried: list[tuple[str, str]],
-    other: list[tuple[str, str]],
-    works: bool | str | None,
-) -> tuple[str, str] | None:
-    """The arm that stays where what is tried is not at the target."""
-    if other and works is True and all(_is_plain(s) for s in handler.body):
+    covered = _bound(node.body) <= _bound(handler.body)
+    if other and works is True and covered and all(_is_plain(s) for s in handler.body):
         return "handlers.0", "what it tries to import is not"
-    if any(name in _REWRITTEN for _, name in tried):
-        return None
-    homes = [moved_names.home(run, *pair) for pair in tried]
-    if all(homes) and any(moved_names.was_there(run, *pair) for pair in tried):
-        return "body", "what it tries to import has moved"  # the import follows, which is what was wanted
-    if not other and not any(homes) and all(_is_fallback(s) for s in handler.body):
+    homes = [(home.module, home.name) for pair in tried if (home := moved_names.home(run, *pair)) is not None]
+    there = all(moved_names.was_there(run, *pair) for pair in tried)
+    if any(name in _REWRITTEN for _, name in tried):  # where neither arm works, nothing is lost with the other
+        return ("body", "nothing that it tries to import is") if there and isinstance(works, str) and other else None
+    if there and len(homes) == len(tried):  # the import follows its name, which is what was wanted
+        moved = "body", "what it tries to import has moved"
+        return moved if _may_stand_alone(run, node, homes, other, works) else None
+    if not other and not homes and covered and all(_is_fallback(s) for s in handler.body):
         return "handlers.0", "what it tries to import is not"
     return None
 
 
-def _is_about_releases(
-    run: Plan, file: ParsedFile, node: ast.Try, tried: list[tuple[str, str]], other: list[tuple[str, str]]
+def _may_stand_alone(
+    run: Plan, node: ast.Try, tried: list[tuple[str, str]], other: list[tuple[str, str]], works: bool | str | None
 ) -> bool:
-    """Whether a `try` that succeeds at the target asks for the release, and not for a device or a package."""
+    """Whether a `try` asks for the release, and not for a device or a package that may be missing."""
     if any(_BY_DEVICE.search(module) for module, _ in tried):
         return False
     handler = node.handlers[0].body
     if other:
-        if not _bound(node.body) & _bound(handler):
-            return False
         same = {run.api.origin(*pair) for pair in tried} >= {run.api.origin(*pair) for pair in other}
-        return same or _outcome(run, file, handler) in ("ImportError", "ModuleNotFoundError")
+        return bool(_bound(node.body) & _bound(handler)) and (same or isinstance(works, str))
     came = any(Api.of(release).has(*pair) is False for pair in tried for release in releases())
     return came and bool(handler) and all(_is_fallback(s) for s in handler)
 

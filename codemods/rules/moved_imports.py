@@ -80,7 +80,7 @@ def _tell_of_kept(
     """An import in a guard that is kept: what is right at the target as it stands, is right."""
     for alias, home in homes.items():
         if run.api.has(module, alias.name) is False:
-            message = f"{module}.{alias.name} is not in vLLM {run.target.version}, whose arm of the guard this is"
+            message = f"{moved_names.absence(run, module, alias.name)}; this arm of the guard runs there"
             file.find(RULE, alias, Severity.ERROR, message, f"Import {home.name} from {home.module} in this arm.")
 
 
@@ -106,11 +106,11 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
     if home is None or not free:
         guarded = isinstance(import_moves.guard(file.file, statement), ast.Try)
         severity = Severity.WARNING if guarded else Severity.ERROR
-        gone = moved_names.elsewhere(run, name)
+        gone = moved_names.elsewhere(run, module, name)
         kept = (
             f"{home.name} of {home.module} took its place; the file has something else of that name." if home else gone
         )
-        file.find(RULE, alias, severity, f"{module}.{name} is not in vLLM {run.target.version}", kept)
+        file.find(RULE, alias, severity, moved_names.absence(run, module, name), kept)
         return None
     for call in _calls_of(file, alias.asname or name) if name != V.ENCODER_ATTENTION else ():
         why = moved_names.why_not_called(run, module, name, home, call)
@@ -137,7 +137,7 @@ def _plan_star(run: Plan, file: FilePlan, statement: ast.ImportFrom, module: str
     release = run.target.version
     remedy = "Import what the file uses by name, and run again."
     if not run.api.has_module(module):
-        file.find(RULE, statement, Severity.ERROR, f"{module} is not in vLLM {release}", remedy)
+        file.find(RULE, statement, Severity.ERROR, moved_names.absence(run, module), remedy)
         return
     free = [name for name, reads in file.file.reads.items() if not file.file.bound(name, reads[0])]
     lost = sorted(n for n in free if run.api.has(module, n) is False and moved_names.was_there(run, module, n))

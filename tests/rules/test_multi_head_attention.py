@@ -599,42 +599,37 @@ class TestName:
         assert "MMEncoderAttention as VllmMMEncoderAttention," in after
         assert "self.attn = VllmMMEncoderAttention(" in after
 
-    @pytest.mark.parametrize(
-        "guarded",
-        [
-            """\
+    def test_with_a_stand_in_stays_with_all_its_uses(self, port: Port) -> None:
+        guarded = dedent("""\
             try:
                 from vllm.attention.layer import MultiHeadAttention
             except ImportError:
                 MultiHeadAttention = None
-            """,
-            """\
-            try:
-                from vllm.attention.layer import MultiHeadAttention
-            except ImportError:
-                from vllm.attention import MultiHeadAttention
-            """,
-        ],
-    )
-    def test_that_is_bound_twice_stays_with_all_its_uses(self, guarded: str, port: Port) -> None:
-        text = model(THREE_AXES["starred"])
-        text = text.replace("from vllm.attention.layer import MultiHeadAttention\n", dedent(guarded))
+            """)
+        text = model(THREE_AXES["starred"]).replace("from vllm.attention.layer import MultiHeadAttention\n", guarded)
         after, findings = port(text)
         assert after == text
         assert [f.severity for f in findings] == [Severity.ERROR]
         assert "MultiHeadAttention is bound in several places (lines 4, 6)" in findings[0].message
 
-    def test_that_a_guard_binds_for_the_target_needs_nothing(self, port: Port) -> None:
-        guarded = dedent("""\
-            try:
-                from vllm.attention.layer import MultiHeadAttention
-            except ImportError:
-                from vllm.model_executor.layers.attention import MMEncoderAttention as MultiHeadAttention
-            """)
-        text = model(THREE_AXES["starred"]).replace("from vllm.attention.layer import MultiHeadAttention\n", guarded)
-        after, findings = port(text)
-        assert after == text
-        assert [f.severity for f in findings] == [Severity.NOTE]
+    @pytest.mark.parametrize(
+        "second", ["from vllm.attention import MultiHeadAttention", "from vllm.nowhere import MultiHeadAttention"]
+    )
+    def test_from_one_of_two_old_places_is_as_from_one(self, second: str, port: Port) -> None:
+        place = "from vllm.attention.layer import MultiHeadAttention\n"
+        guarded = f"try:\n    {place}except ImportError:\n    {second}\n"
+        text = model(THREE_AXES["starred"])
+        after, findings = port(text.replace(place, guarded))
+        assert findings == []
+        assert after == port(text)[0]
+
+    def test_that_a_guard_binds_for_the_target_is_bound_alone(self, port: Port) -> None:
+        place = "from vllm.attention.layer import MultiHeadAttention\n"
+        new = "from vllm.model_executor.layers.attention import MMEncoderAttention as MultiHeadAttention\n"
+        text = model(THREE_AXES["starred"])
+        after, findings = port(text.replace(place, f"try:\n    {place}except ImportError:\n    {new}"))
+        assert findings == []
+        assert after == text.replace(place, new)
 
     @pytest.mark.parametrize(
         "annotation", ['"MultiHeadAttention"', "'Optional[MultiHeadAttention]'", 'Optional["MultiHeadAttention"]']

@@ -127,6 +127,21 @@ SETTLED = {
             return MMEncoderAttention
         """,
     ),
+    "two places that are both gone": (
+        """\
+        try:
+            from vllm.attention.backends.registry import AttentionBackendEnum
+        except ImportError:
+            from vllm.platforms import _Backend as AttentionBackendEnum
+
+        flash = AttentionBackendEnum.FLASH_ATTN
+        """,
+        """\
+        from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+        flash = AttentionBackendEnum.FLASH_ATTN
+        """,
+    ),
     "a stand-in class": (
         """\
         try:
