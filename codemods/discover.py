@@ -1,4 +1,5 @@
-"""Which files a run reads: the given ones, and every `*.py` below the given folders, each real file once."""
+"""Which files a run reads: the given ones, and every `*.py` and `*.ipynb` below the given folders, each real file
+once."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from codemods.source_file import SourceError
 
-SUFFIXES = (".py", ".pyi")  # what may be given by name; a folder is searched for the first alone
+SUFFIXES = (".py", ".ipynb", ".pyi")  # what may be given by name
+SEARCHED = (".py", ".ipynb")  # what folders are searched for
 SKIPPED_FOLDERS = {"__pycache__": "compiled Python", "node_modules": "JavaScript packages"}
 ENVIRONMENT_MARKS = {"pyvenv.cfg": "virtual environment", "conda-meta": "conda environment"}
 
@@ -56,7 +58,9 @@ def discover(paths: Sequence[Path]) -> Discovery:
             search.errors.append(SourceError(path, None, "no such file or folder", "check the path"))
         elif path.suffix not in SUFFIXES:
             search.errors.append(
-                SourceError(path, None, "is not a Python file", "give .py or .pyi files, or folders that hold some")
+                SourceError(
+                    path, None, "is not a Python file", "give .py, .pyi or .ipynb files, or folders that hold some"
+                )
             )
         else:
             # A given link is not its own target: what it leads to must lie inside a given path too.
@@ -85,7 +89,7 @@ def _walk(folder: Path, search: _Search) -> None:
                 search.skipped.append(Skipped(path, why))
             else:
                 _walk(path, search)
-        elif path.suffix == SUFFIXES[0]:
+        elif path.suffix in SEARCHED:
             if path.name.startswith("."):
                 search.skipped.append(Skipped(path, "hidden"))
             else:

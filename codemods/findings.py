@@ -28,18 +28,25 @@ class Status(str, Enum):
 
 @dataclass(frozen=True, order=True)
 class Rewrite:
-    """One change made by one rule. `line` is 1-based, in the text before the change."""
+    """One change made by one rule. `line` is 1-based, in the text before the change.
+
+    In a notebook, `cell` is the number of the cell among all of them, from 1, and `line` is the line in it.
+    """
 
     line: int
     code: str
     message: str
     safety: str  # "safe", or "review: <why>"
     follows: str  # the upstream change it follows, with the vLLM version
+    cell: int | None = None
 
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """Something a program must not decide. `line` is 1-based, `column` 1-based, both in the text before any change."""
+    """Something a program must not decide. `line` is 1-based, `column` 1-based, both in the text before any change.
+
+    In a notebook, `cell` is the number of the cell among all of them, from 1, and `line` is the line in it.
+    """
 
     line: int
     column: int
@@ -47,6 +54,7 @@ class Finding:
     severity: Severity
     message: str
     remedy: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,7 @@ def _file_json(file: FileReport) -> dict[str, Any]:
         "rewrites": [
             {
                 "code": r.code,
+                **({"cell": r.cell} if r.cell is not None else {}),
                 "line": r.line,
                 "message": r.message,
                 "safety": r.safety,
@@ -163,6 +172,7 @@ def _file_json(file: FileReport) -> dict[str, Any]:
             {
                 "code": f.code,
                 "severity": f.severity.value,
+                **({"cell": f.cell} if f.cell is not None else {}),
                 "line": f.line,
                 "column": f.column,
                 "message": f.message,

@@ -127,6 +127,11 @@ def _parser() -> _Parser:
         action="store_true",
         help="go on accepting constructor parameters that are no longer used, for callers outside the given files",
     )
+    add(
+        "--keep-guards",
+        action="store_true",
+        help="leave 'if' and 'try' statements that ask for vLLM's version, and what is in them, as they are",
+    )
     add("--jobs", metavar="N", type=_jobs, default=_processors(), help="worker processes; default: one a processor")
 
     telling = parser.add_argument_group("reports and rules")
@@ -182,6 +187,7 @@ def _options(parser: _Parser, arguments: argparse.Namespace) -> tuple[Options, s
         select=_codes(parser, "--select", arguments.select),
         ignore=_codes(parser, "--ignore", arguments.ignore),
         keep_params=arguments.keep_params,
+        keep_guards=arguments.keep_guards,
     ), why_target
 
 

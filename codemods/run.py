@@ -6,17 +6,19 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from codemods import edits as E
 from codemods.discover import discover
-from codemods.findings import FileReport, Finding, Report, Severity
+from codemods.findings import FileReport, Finding, Report, Rewrite, Severity
 from codemods.guards.settle import settled
 from codemods.leftovers import RULE as LEFTOVER
 from codemods.leftovers import account
+from codemods.notebook import SUFFIX, Notebook, NotebookError
 from codemods.parsed_file import ParsedFile
 from codemods.plan import FilePlan, Plan
 from codemods.project import Project, module_name
@@ -59,9 +61,17 @@ class _Input:
 
     path: Path
     source: SourceFile | None = None
+    notebook: Notebook | None = None
     parsed: ParsedFile | None = None
     error: str | None = None
     after: ParsedFile | None = None
+
+    @property
+    def text_after(self) -> str | None:
+        """The file's whole text as it is to be written. Raises NotebookError where a change has no place in a cell."""
+        if self.after is None:
+            return None
+        return self.after.text if self.notebook is None else self.notebook.with_code(self.after.text)
 
 
 def active_rules(options: Options) -> tuple[Rule, ...]:
@@ -158,6 +168,13 @@ def _words(pattern: re.Pattern[str]) -> list[str]:
 def _parse_one(entry: _Input) -> None:
     assert entry.source is not None
     text = entry.source.text
+    if entry.path.suffix == SUFFIX:
+        try:
+            entry.notebook = Notebook(text)
+        except NotebookError as error:
+            entry.error = f"{entry.path}: cannot be read: {error}; save it anew with Jupyter"
+            return
+        text = entry.notebook.code
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -359,8 +376,14 @@ def _carry_out(
             else:
                 wrong = problems(new, file, plan)
             if not wrong:
-                by_path[file.file.path].after = new
-                continue
+                entry = by_path[file.file.path]
+                entry.after = new
+                try:
+                    _ = entry.text_after
+                    continue
+                except NotebookError as error:
+                    entry.after = None
+                    wrong = [str(error)]
             result = replace(result, error=wrong[0])
         failed[file.file.path] = _self_check(result.error or "")
     return failed
@@ -470,21 +493,41 @@ def _report(
     findings = [*plan.findings, *([failure] if failure else [])]
     sites, left = account(run, plan, frozenset(name for rule in RULES for name in rule.names))
     left = left if LEFTOVER.code in run.active else []
+    told = tuple(sorted({*findings, *left}))
+    if entry.notebook is not None:
+        rewrites = tuple(_in_cell(entry.notebook, rewrite) for rewrite in rewrites)
+        told = (*(_in_cell(entry.notebook, finding) for finding in told), *_skipped_cells(entry.notebook))
     report = FileReport(
         str(entry.path),
         source=describe(plan.source),
         rewrites=rewrites,
-        findings=tuple(sorted({*findings, *left})),
+        findings=told,
         sites=sites,
         before=entry.source.text if entry.after is not None else None,
-        after=entry.after.text if entry.after is not None else None,
+        after=entry.text_after,
     )
-    if report.changed and entry.after is not None:
+    if report.changed and report.after is not None:
         try:
             if options.write:
-                entry.source.write(entry.after.text, roots)
+                entry.source.write(report.after, roots)
             else:
-                entry.source.check_write(entry.after.text, roots)
+                entry.source.check_write(report.after, roots)
         except SourceError as error:
             return replace(report, error=str(error), after=None, before=None, rewrites=())
     return report
+
+
+Told = TypeVar("Told", Rewrite, Finding)
+
+
+def _in_cell(notebook: Notebook, told: Told) -> Told:
+    cell, line = notebook.place(told.line)
+    return replace(told, cell=cell, line=line)
+
+
+def _skipped_cells(notebook: Notebook) -> Iterator[Finding]:
+    """Cells that are not Python, but may import from vLLM all the same."""
+    for cell in notebook.skipped:
+        if re.search(r"\b(?:from|import)\s+vllm\b", cell.source):
+            message = "this cell is not plain Python and is left as it is, though it imports from vLLM"
+            yield Finding(1, 1, LEFTOVER.code, Severity.WARNING, message, "Port it by hand.", cell.number)

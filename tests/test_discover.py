@@ -134,9 +134,9 @@ class TestErrors:
         assert discovery.files == (Path("a.py"),)
 
     def test_a_given_file_that_is_not_python(self) -> None:
-        touch("model.ipynb")
-        assert self.lines(discover([Path("model.ipynb")])) == [
-            "model.ipynb: is not a Python file; give .py or .pyi files, or folders that hold some"
+        touch("model.txt")
+        assert self.lines(discover([Path("model.txt")])) == [
+            "model.txt: is not a Python file; give .py, .pyi or .ipynb files, or folders that hold some"
         ]
 
     def test_a_folder_that_cannot_be_listed(self, monkeypatch: pytest.MonkeyPatch) -> None:

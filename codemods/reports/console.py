@@ -50,7 +50,8 @@ def _file(file: FileReport, dry_run: bool) -> Iterator[str]:
     yield f"{file.path}: {_outcome(file, dry_run)}{written_for}"
     width = max((len(str(rewrite.line)) for rewrite in file.rewrites), default=0)
     for rewrite in file.rewrites:
-        yield f"  line {rewrite.line:>{width}}  {rewrite.code}  {rewrite.message}"
+        cell = f"cell {rewrite.cell} " if rewrite.cell is not None else ""
+        yield f"  {cell}line {rewrite.line:>{width}}  {rewrite.code}  {rewrite.message}"
         if rewrite.safety != "safe":
             yield f"       {'':>{width}}  {rewrite.safety}"
     for finding in file.findings:
@@ -68,7 +69,8 @@ def _outcome(file: FileReport, dry_run: bool) -> str:
 
 
 def _finding(file: FileReport, finding: Finding) -> Iterator[str]:
-    where = f"{file.path}:{finding.line}:{finding.column}"
+    cell = f"cell {finding.cell}:" if finding.cell is not None else ""
+    where = f"{file.path}:{cell}{finding.line}:{finding.column}"
     yield f"{where}: {finding.severity.value} {finding.code}: {finding.message}"
     yield f"    to do: {finding.remedy}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from codemods.findings import FileReport, Report, Severity
+from codemods.findings import FileReport, Finding, Report, Rewrite, Severity
 from codemods.reports import counts
 
 _CODE_SPAN = re.compile(r"(`[^`]*`)")
@@ -38,7 +38,7 @@ def _findings(report: Report) -> Iterator[str]:
         for finding in file.findings:
             box = "" if finding.severity is Severity.NOTE else "[ ] "
             grade = f"**{finding.severity.value}** {_code(finding.code)}"
-            yield f"- {box}line {finding.line}, {grade}: {_text(finding.message)}"
+            yield f"- {box}{_where(finding)}, {grade}: {_text(finding.message)}"
             yield f"  - to do: {_text(finding.remedy)}"
 
 
@@ -71,7 +71,11 @@ def _file(file: FileReport) -> Iterator[str]:
     yield ""
     for rewrite in file.rewrites:
         about = _text(f"{rewrite.safety}; follows {rewrite.follows}")
-        yield f"- line {rewrite.line}, {_code(rewrite.code)}: {_text(rewrite.message)} ({about})"
+        yield f"- {_where(rewrite)}, {_code(rewrite.code)}: {_text(rewrite.message)} ({about})"
+
+
+def _where(told: Finding | Rewrite) -> str:
+    return f"line {told.line}" if told.cell is None else f"cell {told.cell}, line {told.line}"
 
 
 def _code(text: str) -> str:

@@ -71,19 +71,18 @@ def _invocation(report: Report) -> dict[str, Any]:
 
 
 def _result(file: FileReport, finding: Finding, index: dict[str, int]) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": _artifact(file.path)}
+    where = ""
+    if finding.cell is None:
+        place["region"] = {"startLine": finding.line, "startColumn": finding.column}
+    else:  # a line of a cell is no line of the file
+        where = f"cell {finding.cell}, line {finding.line}: "
     return {
         "ruleId": finding.code,
         "ruleIndex": index[finding.code],
         "level": finding.severity.value,
-        "message": {"text": f"{finding.message}\nTo do: {finding.remedy}"},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": _artifact(file.path),
-                    "region": {"startLine": finding.line, "startColumn": finding.column},
-                }
-            }
-        ],
+        "message": {"text": f"{where}{finding.message}\nTo do: {finding.remedy}"},
+        "locations": [{"physicalLocation": place}],
     }
 
 

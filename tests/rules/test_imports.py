@@ -344,6 +344,43 @@ class TestMovedName:
         assert ["has no MultiHeadAttention, which" in finding.message for finding in findings] == [True]
 
 
+class TestNameThatIsNotThere:
+    @pytest.mark.parametrize(
+        ("text", "target", "message"),
+        [
+            (
+                "from vllm.model_executor.models.vision import is_vit_use_data_parallel\n",
+                "0.14.0",
+                "is not in vLLM 0.14.0 yet: it came with 0.15.0",
+            ),
+            (
+                "import vllm.multimodal.encoder_budget as budget\n\nuse(budget)\n",
+                "0.15.0",
+                "vllm.multimodal.encoder_budget is not in vLLM 0.15.0 yet: it came with 0.16.0",
+            ),
+            (
+                "import vllm.attention.layer as layer\n\nuse(layer)\n",
+                "0.32.0",
+                "vllm.attention.layer is not in vLLM 0.32.0: it went with 0.16.0",
+            ),
+            (
+                "from vllm.config import no_such_thing\n",
+                "0.32.0",
+                "vllm.config.no_such_thing is not in vLLM 0.32.0, nor in any other from 0.10.2 to ",
+            ),
+        ],
+    )
+    def test_went_or_is_yet_to_come(self, text: str, target: str, message: str, port: Port) -> None:
+        after, findings = port(text, target=target)
+        assert after == text
+        assert [f.severity for f in findings] == [Severity.ERROR]
+        assert message in findings[0].message
+
+    def test_that_is_newer_than_the_target_asks_for_a_later_one(self, port: Port) -> None:
+        _, findings = port("from vllm.model_executor.models.vision import is_vit_use_data_parallel\n", target="0.14.0")
+        assert findings[0].remedy == "Port to vLLM 0.15.0 or later."
+
+
 class TestNameBoundTwice:
     OLD_AND_OLDER = """\
         import os
