@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
-from codemods.parsed_file import keyword
-from codemods.plan import Plan
+from codemods.findings import Severity
+from codemods.parsed_file import keyword, self_attribute
+from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
+from codemods.target import OLDEST, release_key, target
 from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.heads import is_default_scale
 
 _BEFORE = """\
 from torch import nn
@@ -48,25 +51,60 @@ def build(vllm_config) -> PatchAttention:
 
 
 def plan(run: Plan) -> None:
-    if run.target.takes_multimodal_config:
-        return
     for file in run.open_vision:
         for call in file.file.nodes[ast.Call]:
-            if not isinstance(call, ast.Call) or not V.vllm_call(run.project, file.file, call, V.ENCODER_ATTENTION):
-                continue
-            if keyword(call, "multimodal_config") is not None:
-                file.rewrite(RULE, call, "MMEncoderAttention reads the configuration itself", [])
-                file.remove_argument(call, "multimodal_config")
-            elif len(call.args) == _POSITION + 1 and not any(isinstance(a, ast.Starred) for a in call.args):
-                file.rewrite(
-                    RULE,
-                    call,
-                    "MMEncoderAttention reads the configuration itself",
-                    [E.RemoveArgument(E.Ref.of(call), _POSITION)],
-                )
-                file.removed.append(E.Ref.of(call.args[_POSITION]))
+            if isinstance(call, ast.Call) and V.vllm_call(run.project, file.file, call, V.ENCODER_ATTENTION):
+                _find_scale(run, file, call)
+                if not run.target.takes_multimodal_config:
+                    _drop_config(file, call)
 
 
+def _drop_config(file: FilePlan, call: ast.Call) -> None:
+    message = "MMEncoderAttention reads the configuration itself"
+    if keyword(call, "multimodal_config") is not None:
+        file.rewrite(RULE, call, message, [])
+        file.remove_argument(call, "multimodal_config")
+    elif len(call.args) == _POSITION + 1 and not any(isinstance(a, ast.Starred) for a in call.args):
+        file.rewrite(RULE, call, message, [E.RemoveArgument(E.Ref.of(call), _POSITION)])
+        file.removed.append(E.Ref.of(call.args[_POSITION]))
+
+
+def _find_scale(run: Plan, file: FilePlan, call: ast.Call) -> None:
+    """A scale that 0.13 ignores and later releases use: one of the two computes something else than the other."""
+    ignored = bool(file.source) and not any(target(release).honours_scale for release in _known(file.source))
+    if run.target.honours_scale != ignored:
+        return  # both use it, or both ignore it
+    size, scale = (keyword(call, name) or (call.args[at] if len(call.args) > at else None) for name, at in _PLACES)
+    if size is None or scale is None or ast.unparse(scale) == "None" or _is_default(file, call, scale, size):
+        return
+    file.find(
+        RULE,
+        scale,
+        Severity.WARNING,
+        f"scale={ast.unparse(scale)} is not shown to be head_size**-0.5, which vLLM 0.13 takes whatever is given; "
+        f"vLLM {run.target.version} {'uses what is given' if ignored else 'ignores it'}",
+        "See which scale the model was trained with: give that one from 0.14 on, and at 0.13 scale q before the call.",
+    )
+
+
+def _known(source: tuple[str, ...]) -> list[str]:
+    return [release for release in source if release_key(release) >= release_key(OLDEST)]
+
+
+def _is_default(file: FilePlan, call: ast.Call, scale: ast.expr, size: ast.expr) -> bool:
+    name = ast.unparse(size).removeprefix("self.")
+    attribute, cls = self_attribute(scale), file.file.class_of(call)
+    if attribute is None or cls is None:
+        return is_default_scale(scale, name)
+    values = [
+        step.value
+        for step in file.file.below(cls)
+        if isinstance(step, ast.Assign) and any(self_attribute(t) == attribute for t in step.targets)
+    ]
+    return bool(values) and all(is_default_scale(value, name) for value in values)
+
+
+_PLACES = (("head_size", 1), ("scale", 2))
 _POSITION = 5  # of multimodal_config among the constructor's arguments in 0.13 and 0.14
 
 
@@ -76,7 +114,8 @@ RULE = Rule(
     summary="MMEncoderAttention is no longer given multimodal_config from 0.15 on.",
     why=(
         "The constructor took multimodal_config in 0.13 and 0.14 only. From 0.15 on it is a TypeError, "
-        "and the configuration is read from vLLM's context."
+        "and the configuration is read from vLLM's context. At 0.13 the op ignores its scale, so one that is not "
+        "head_size**-0.5 is told where a file goes to or from 0.13."
     ),
     follows="vLLM 0.15.0, PR #31972",
     names=frozenset({V.ENCODER_ATTENTION}),
