@@ -201,9 +201,11 @@ def with_signature(node: cst.FunctionDef, edit: Any) -> cst.FunctionDef:
 def _with_parameter(parameters: cst.Parameters, edit: E.AddParameter) -> cst.Parameters:
     new = cst.Param(
         name=cst.Name(edit.name),
-        annotation=cst.Annotation(cst.parse_expression(edit.annotation)),
+        annotation=cst.Annotation(cst.parse_expression(edit.annotation)) if edit.annotation else None,
         default=cst.parse_expression(edit.default),
-        equal=cst.AssignEqual(),
+        equal=cst.AssignEqual()
+        if edit.annotation
+        else cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
     )
     group = "kwonly_params" if parameters.kwonly_params or isinstance(parameters.star_arg, cst.ParamStar) else "params"
     items = list(getattr(parameters, group))

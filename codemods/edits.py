@@ -126,7 +126,7 @@ class SetParameter:
 
 @dataclass(frozen=True)
 class AddParameter:
-    """Add a parameter with a default behind all others that may be passed by keyword."""
+    """Add a parameter with a default behind all others that may be passed by keyword; `annotation` may be empty."""
 
     function: Ref
     name: str

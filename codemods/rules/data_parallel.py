@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods import edits as E
-from codemods import import_moves
-from codemods.parsed_file import parameters, self_attribute
+from codemods.parsed_file import Import, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
 from codemods.rule import Example, Rule
@@ -76,7 +75,7 @@ Carrier = tuple[int, str]  # a constructor, by the identity of its node, and one
 def plan(run: Plan) -> None:
     if run.target.takes_multimodal_config or not run.api.has(_MODULE, _ASK):
         return
-    constructors = {
+    constructors: dict[int, tuple[FilePlan, AnyFunction]] = {
         id(node): (file, node)
         for file in run.open_vision
         for node in file.file.nodes[ast.FunctionDef]
@@ -91,11 +90,9 @@ def plan(run: Plan) -> None:
     if not modes:
         return
     carriers = _carriers(run, constructors)
-    for carrier, expressions in modes.items():
+    for carrier in carriers:
         file, node = constructors[carrier[0]]
-        if carrier not in carriers or not import_moves.is_free(file.file, _ASK, _ASK):
-            continue
-        for expression in expressions:
+        for expression in modes.get(carrier, ()):
             file.rewrite(
                 RULE,
                 expression,
@@ -110,6 +107,12 @@ def plan(run: Plan) -> None:
                     f"{_owner(file, node)}: {carrier[1]} is not asked for any more",
                     [E.ReplaceStatement(E.Ref.of(statement), "")],
                 )
+
+
+def _is_free(run: Plan, file: FilePlan, node: AnyFunction) -> bool:
+    """Whether the function's name means vLLM's function in a constructor, or nothing yet."""
+    bound = file.file.bound(_ASK, node)
+    return all(isinstance(b, Import) and run.project.follow(b.qualified) == f"{_MODULE}.{_ASK}" for b in bound)
 
 
 def _asked(file: FilePlan, expression: ast.expr) -> E.Edit:
@@ -159,7 +162,7 @@ def _guards(node: ast.IfExp | ast.BoolOp, mode: ast.Compare, name: str) -> bool:
     )
 
 
-def _carriers(run: Plan, constructors: dict[int, tuple[FilePlan, AnyFunction]]) -> set[Carrier]:
+def _carriers(run: Plan, constructors: dict[int, tuple[FilePlan, AnyFunction]]) -> list[Carrier]:
     """Parameters that are read for nothing but the mode once all edits are made, and that are given the configuration
     of the running model by every call."""
     found = {
@@ -179,8 +182,9 @@ def _carriers(run: Plan, constructors: dict[int, tuple[FilePlan, AnyFunction]]) 
             )
         }
         if kept == found:
-            return found
+            break
         found = kept
+    return [(key, p.arg) for key, (_, node) in constructors.items() for p in parameters(node) if (key, p.arg) in found]
 
 
 def _owner(file: FilePlan, node: AnyFunction) -> str:
@@ -191,7 +195,7 @@ def _owner(file: FilePlan, node: AnyFunction) -> str:
 def _is_settled(run: Plan, file: FilePlan, function: AnyFunction, read: ast.Name, found: set[Carrier]) -> bool:
     """Whether a read of the configuration is one of the mode, or will be gone."""
     if any(inner is read for mode in _modes(file, function, read.id) for inner in ast.walk(mode)):
-        return True
+        return _is_free(run, file, function)
     if _assertion(file, read) is not None:
         return True
     statement = file.file.statement(read)
