@@ -206,7 +206,7 @@ class Plan:
 
     def blocked(self, file: FilePlan) -> RefusedClass | None:
         """A class of this file that stays on the old API: what feeds it must then stay as well."""
-        return next((c for c in self.attention(file) if isinstance(c, RefusedClass)), None)
+        return next((c for c in self.attention(file) if isinstance(c, RefusedClass) and not c.alone), None)
 
     def fits(self, file: FilePlan) -> bool:
         """Whether a file may have been written for the target: what is only untidy in it is then left alone."""

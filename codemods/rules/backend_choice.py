@@ -95,7 +95,7 @@ def _place(found: AttentionClass, needed: set[str]) -> ast.stmt:
 
 def _retarget(run: Plan, file: FilePlan, found: AttentionClass) -> None:
     """Other reads of the backend in the class go to the op, which has attributes of the same names."""
-    gone = [*found.state.statements, found.chain.statement]
+    gone = [*found.state.statements, found.chain.statement, *found.chain.rest]
     inside = {id(node) for statement in gone for node in ast.walk(statement)}
     for node in ast.walk(found.cls.node):
         name = self_attribute(node)

@@ -9,9 +9,11 @@ from codemods import emit
 from codemods.findings import Severity
 from codemods.parsed_file import keyword
 from codemods.plan import FilePlan, Plan
+from codemods.project import Class
 from codemods.rule import Example, Rule
+from codemods.vision_attention import device_kernels
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.attention_class import AttentionClass, RefusedClass
+from codemods.vision_attention.attention_class import AttentionClass, RefusedClass, is_op
 from codemods.vision_attention.lengths import Kind, as_tensor, kind
 
 _BEFORE = """\
@@ -93,9 +95,81 @@ class PatchAttention(nn.Module):
         return y
 """
 
+_DEVICE_BEFORE = """\
+import torch
+import torch.nn.functional as F
+import torch_npu
+from torch import nn
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.head_dim = width // heads
+        self.scale = self.head_dim**-0.5
+
+    def forward(self, q, k, v, cu_seqlens):
+        q, k, v = (x.view(-1, self.heads, self.head_dim) for x in (q, k, v))
+        q, k, v = (F.pad(x, (0, 128 - self.head_dim)) for x in (q, k, v))
+        y = torch.empty_like(q)
+        torch_npu._npu_flash_attention_unpad(
+            query=q,
+            key=k,
+            value=v,
+            seq_len=torch.diff(cu_seqlens).to("cpu"),
+            scale_value=self.scale,
+            num_heads=self.heads,
+            num_kv_heads=self.heads,
+            out=y,
+        )
+        y = y[..., : self.head_dim]
+        return y.flatten(1)
+"""
+
+_DEVICE_AFTER = """\
+from torch import nn
+from vllm.model_executor.layers.attention import MMEncoderAttention
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.head_dim = width // heads
+        self.scale = self.head_dim**-0.5
+        self.attn = MMEncoderAttention(
+            num_heads=self.heads,
+            head_size=self.head_dim,
+            scale=self.scale,
+        )
+
+    def forward(self, q, k, v, cu_seqlens):
+        q, k, v = (x.view(-1, self.heads, self.head_dim) for x in (q, k, v))
+        y = self.attn(
+            query=q.unsqueeze(0),
+            key=k.unsqueeze(0),
+            value=v.unsqueeze(0),
+            cu_seqlens=cu_seqlens,
+            max_seqlen=(cu_seqlens[1:] - cu_seqlens[:-1]).max(),
+        ).squeeze(0)
+        return y.flatten(1)
+"""
+
 _CAUSAL = _BEFORE.replace("causal=False", "causal=True")
 _LEFT = _CAUSAL.replace("from vllm.attention.backends.registry import AttentionBackendEnum\n", "").replace(
     "\n\n\nclass", "\nfrom vllm.v1.attention.backends.registry import AttentionBackendEnum\n\n\nclass", 1
+)
+
+
+_BY_HAND = (
+    "Build MMEncoderAttention in __init__ and call it with query, key, value, cu_seqlens and max_seqlen by hand, or "
+    "keep this attention on torch SDPA if it needs what MMEncoderAttention has not. A device's own kernel belongs into "
+    "an out-of-tree op registered for MMEncoderAttention."
+)
+_TO_AN_OP = (
+    "Call MMEncoderAttention here, and the device's kernel in an out-of-tree op: a subclass of MMEncoderAttention with "
+    "that kernel in its forward_oot, registered by @MMEncoderAttention.register_oot in the device's plugin."
 )
 
 
@@ -106,11 +180,9 @@ def plan(run: Plan) -> None:
                 file.find(
                     RULE,
                     found.node,
-                    Severity.ERROR,
+                    Severity.WARNING if found.alone else Severity.ERROR,
                     f"{found.cls.node.name} is left as it is: {found.check}",
-                    "Build MMEncoderAttention in __init__ and call it with query, key, value, cu_seqlens and "
-                    "max_seqlen by hand, "
-                    "or keep this attention on torch SDPA if it needs what MMEncoderAttention has not.",
+                    _TO_AN_OP if found.alone or device_kernels.calls([found.cls.node]) else _BY_HAND,
                     covers=found.cls.node,
                 )
                 continue
@@ -119,7 +191,10 @@ def plan(run: Plan) -> None:
                 RULE,
                 chain.statement,
                 f"{found.cls.node.name}: the kernel dispatch is one call of self.{found.op}",
-                [E.ReplaceStatement(E.Ref.of(chain.statement), _code(found))],
+                [
+                    E.ReplaceStatement(E.Ref.of(chain.statement), _code(found)),
+                    *(E.ReplaceStatement(E.Ref.of(step), "") for step in chain.rest),
+                ],
                 review="cu_seqlens counts along one row; more than one row was not supported before either"
                 if not chain.entry.packed
                 else "",
@@ -133,9 +208,23 @@ def plan(run: Plan) -> None:
                     f"max_seqlen, and cannot be shown to be a tensor",
                     "Its flash and Triton paths call max_seqlen.item(): pass a tensor of one number, on any device.",
                 )
+            _find_devices(file, found)
             if f"{chain.epilogue}{chain.entry.prologue}".count("rearrange(") and not _has_rearrange(run, found):
                 file.add(E.AddImport("einops", "rearrange"))
         _find_bare_kernels(run, file)
+
+
+def _find_devices(file: FilePlan, found: AttentionClass) -> None:
+    """Where the kernels of other devices belong that are gone from here."""
+    for told in found.chain.devices:
+        file.find(
+            RULE,
+            found.chain.statement,
+            Severity.NOTE,
+            f"{told.spelled} is no longer called by {found.cls.node.name}: it belongs into an out-of-tree op for "
+            f"{V.ENCODER_ATTENTION}, in its forward_oot",
+            f"{told.kernel.op}. See that the device's plugin is as new as vLLM.",
+        )
 
 
 def _find_bare_kernels(run: Plan, file: FilePlan) -> None:
@@ -143,12 +232,22 @@ def _find_bare_kernels(run: Plan, file: FilePlan) -> None:
     refused = [found.cls.node for found in run.attention(file) if isinstance(found, RefusedClass)]
     for call in file.file.nodes[ast.Call]:
         assert isinstance(call, ast.Call)
-        if V.called(call) != V.FLASH_KERNEL or file.gone(call) or file.file.class_of(call) in refused:
+        name, cls = V.called(call), file.file.class_of(call)
+        if name not in (V.FLASH_KERNEL, *V.DEVICE_KERNELS) or file.gone(call) or cls in refused:
             continue
-        causal = keyword(call, "causal")
-        masked = causal is not None and not (isinstance(causal, ast.Constant) and causal.value is False)
-        if masked or keyword(call, "block_table") is not None:
-            continue  # a decoder's attention
+        if _is_masked(call) or (cls is not None and is_op(run.project, Class(file.file, cls))):
+            continue  # a decoder's attention, or where a kernel is at home
+        if run.project.callee(file.file, call) is not None:
+            continue
+        if name in V.DEVICE_KERNELS:
+            file.find(
+                RULE,
+                call,
+                Severity.WARNING,
+                f"{ast.unparse(call.func)} is called past MMEncoderAttention: this attention runs on one device alone",
+                _TO_AN_OP,
+            )
+            continue
         if isinstance(file.file.parents[call], ast.Expr):
             continue  # nobody takes what it gives: the kernel is warmed up
         file.find(
@@ -159,6 +258,13 @@ def _find_bare_kernels(run: Plan, file: FilePlan) -> None:
             f"no out-of-tree op can replace it",
             "Build MMEncoderAttention in the __init__ of the class that attends and call it here by hand.",
         )
+
+
+def _is_masked(call: ast.Call) -> bool:
+    causal = keyword(call, "causal")
+    given = [keyword(call, name) for name in ("block_table", "atten_mask", "attn_mask", "mask")]
+    masks = [node for node in given if node is not None and ast.unparse(node) != "None"]
+    return bool(masks) or (causal is not None and ast.unparse(causal) != "False")
 
 
 def _code(found: AttentionClass) -> str:
@@ -216,13 +322,16 @@ RULE = Rule(
         "can replace as a whole. "
         "The helpers that hand-written dispatch is built on went in 0.14. The op takes and gives [batch, "
         "sequence, heads, head_dim]; "
-        "what the old arms did to the layout afterwards is put back behind the call."
+        "what the old arms did to the layout afterwards is put back behind the call. A kernel of another device goes "
+        "with the others where it is plain attention within cu_seqlens, and belongs into an out-of-tree op then; heads "
+        "that were padded for it are taken out where padding and cut are shown to cancel."
     ),
     follows="vLLM 0.13.0, PR #30125 (MMEncoderAttention); helpers removed in 0.14.0",
-    names=frozenset({V.FLASH_KERNEL, V.FLASH_WRAPPER, V.SDPA_WRAPPER, V.XFORMERS_WRAPPER, "cu_seqlens_q"}),
+    names=frozenset({V.FLASH_KERNEL, *V.WRAPPERS, *V.DEVICE_KERNELS, "cu_seqlens_q"}),
     plan=plan,
     examples=(
         Example(before=_BEFORE, after=_AFTER),
+        Example(before=_DEVICE_BEFORE, after=_DEVICE_AFTER),
         Example(before=_CAUSAL, after=_LEFT, refused=True),
     ),
     requires=("VA202",),

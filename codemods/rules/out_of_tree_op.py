@@ -114,7 +114,6 @@ def plan(run: Plan) -> None:
         if op.registered:
             checks.scale(run, RULE, op)
     checks.registered(run, RULE, registrations, found)
-    _enforce_enable(run)
 
 
 # -- the constructor ---------------------------------------------------------------------------------------------------
@@ -295,43 +294,6 @@ def _handing_on(run: Plan, op: Op, method: ast.FunctionDef, name: str) -> Iterat
             yield call
 
 
-# -- CustomOp ----------------------------------------------------------------------------------------------------------
-
-
-def _enforce_enable(run: Plan) -> None:
-    """`super().__init__(True)` of a class that derives from CustomOp itself: by keyword only from 0.15 on."""
-    signature = run.api.signature(oot.CUSTOM_OP)
-    if signature is None or "enforce_enable" not in signature or signature.binds(1, ()) is None:
-        return
-    for file in run.open_files:
-        if "CustomOp" not in file.file.text:
-            continue
-        for call in file.file.nodes[ast.Call]:
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-                continue
-            owner, cls = call.func.value, file.file.class_of(call)
-            if call.func.attr != "__init__" or cls is None:
-                continue
-            bases = [V.last(run.project.vllm(file.file, base, base)) for base in cls.bases]
-            by_super = isinstance(owner, ast.Call) and dotted(owner.func) == "super" and bases[:1] == ["CustomOp"]
-            by_name = V.last(run.project.vllm(file.file, owner, owner)) == "CustomOp"
-            given = call.args[1:] if by_name else call.args
-            if (by_super or by_name) and len(given) == 1 and not isinstance(given[0], ast.Starred):
-                first = [file.file.written(a) for a in call.args[:-1]]
-                words = [f"enforce_enable={file.file.written(given[0])}"]
-                words += [
-                    f"{k.arg}={file.file.written(k.value)}" if k.arg else f"**{file.file.written(k.value)}"
-                    for k in call.keywords
-                ]
-                code = f"{file.file.written(call.func)}({', '.join([*first, *words])})"
-                file.rewrite(
-                    RULE,
-                    call,
-                    f"{cls.name}: CustomOp takes enforce_enable by keyword",
-                    [E.ReplaceExpression(E.Ref.of(call), code)],
-                )
-
-
 RULE = Rule(
     code="VA651",
     name="out-of-tree-op",
@@ -343,8 +305,8 @@ RULE = Rule(
         "methods and attributes that the class no longer has; overrides that vLLM calls with other arguments; a scale "
         "that is ignored; a registration under a name that vLLM does not look for, or a second one."
     ),
-    follows="vLLM 0.15.0, PR #31972 (multimodal_config; enforce_enable by keyword); 0.17.0 (sequence_lengths)",
-    names=frozenset({V.ENCODER_ATTENTION, "CustomOp"}),
+    follows="vLLM 0.15.0, PR #31972 (multimodal_config); 0.17.0 (sequence_lengths)",
+    names=frozenset({V.ENCODER_ATTENTION}),
     plan=plan,
     examples=(
         Example(before=_BEFORE, after=_AFTER, source="0.13"),

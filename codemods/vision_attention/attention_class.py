@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codemods.parsed_file import ParsedFile, parameters, self_attribute
-from codemods.project import AnyFunction, Class, Project
+from codemods.parsed_file import FunctionNode, ParsedFile, parameters, self_attribute
+from codemods.project import VLLM_MODELS, AnyFunction, Class, Project
 from codemods.target import Target
+from codemods.vision_attention import device_kernels
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.arms import Refusal
 from codemods.vision_attention.backend import BackendState, backend_state
-from codemods.vision_attention.chain import Chain, describe, find_chains, is_flash, is_xformers
+from codemods.vision_attention.chain import Chain, describe, describe_alone, find_chains, is_flash, is_xformers
 from codemods.vision_attention.heads import Heads, heads
 from codemods.vision_attention.override import override_parameter
 
@@ -39,6 +41,7 @@ class RefusedClass:
     cls: Class
     check: str
     node: ast.AST
+    alone: bool = False  # it calls a device's kernel and chooses nothing, so nothing is fed to it that may not change
 
 
 def attention_classes(
@@ -48,10 +51,13 @@ def attention_classes(
     found: list[AttentionClass | RefusedClass] = []
     for node in file.class_nodes:
         cls = Class(file, node)
-        chains = [
-            (f, c) for f in node.body if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)) for c in find_chains(f)
-        ]
-        if not chains:
+        methods = [f for f in node.body if isinstance(f, FunctionNode)]
+        chains = [(f, c) for f in methods for c in find_chains(f)]
+        kernels = [(f, c) for f in methods for c in device_kernels.calls([f]) if project.callee(file, c) is None]
+        alone = [] if chains else kernels
+        if kernels and is_op(project, cls):
+            continue  # the right place for it
+        if not chains and not alone:
             stray = _dispatches_otherwise(project, file, cls)
             if stray is not None:
                 found.append(
@@ -62,16 +68,16 @@ def attention_classes(
                     )
                 )
             continue
-        function, chain = chains[0]
+        function, chain = (chains or alone)[0]
         try:
             if file.classes[node.name] is not node or [n.name for n in file.class_nodes].count(node.name) > 1:
                 raise Refusal("the file has two classes of this name", node)
-            if len(chains) > 1:
-                raise Refusal("the class dispatches over kernels in more than one place", chains[1][1])
+            if len(chains) > 1 or len(alone) > 1:
+                raise Refusal("the class dispatches over kernels in more than one place", (chains or alone)[1][1])
             found.append(_accepted(project, file, cls, function, chain, target, source))
         except Refusal as refusal:
-            found.append(RefusedClass(cls, refusal.check, refusal.node))
-    refused = next((c for c in found if isinstance(c, RefusedClass)), None)
+            found.append(RefusedClass(cls, refusal.check, refusal.node, bool(alone)))
+    refused = next((c for c in found if isinstance(c, RefusedClass) and not c.alone), None)
     if refused is None:
         return found
     why = f"{refused.cls.node.name} in this file is left as it is, and both are fed by the same tower"
@@ -83,7 +89,7 @@ def _accepted(
     file: ParsedFile,
     cls: Class,
     function: AnyFunction,
-    statement: ast.If,
+    statement: ast.If | ast.Call,
     target: Target,
     source: tuple[str, ...],
 ) -> AttentionClass:
@@ -91,10 +97,22 @@ def _accepted(
     if constructor is None:
         raise Refusal("the class has no constructor of its own to build MMEncoderAttention in", cls.node)
     state = backend_state(project, file, constructor)
-    chain = describe(project, file, function, statement, state.names)
+    if isinstance(statement, ast.If):
+        chain = describe(project, file, function, statement, state.names)
+    else:
+        chain = describe_alone(file, function, statement)
+    if chain.devices and (base := _vllm_base(project, cls)) is not None:
+        raise Refusal(f"it overrides {base} of vLLM, which calls MMEncoderAttention itself at this target", cls.node)
     if chain.max_seqlen is None:
         raise Refusal("max_seqlen is not given to the flash kernel", statement)
     found = heads(cls.node, constructor, chain, state)
+    for told in chain.devices:
+        if told.padding is None:
+            continue
+        if told.padding.size not in (None, f"self.{found.head_size}", *_aliases(constructor, found.head_size)):
+            raise Refusal(f"{told.padding.size} cannot be shown to be the head size before padding", statement)
+        if not found.default_scale:
+            raise Refusal("the scale cannot be shown to be that of the head size before padding", statement)
     if not target.honours_scale and not found.default_scale:
         raise Refusal(
             "the scale cannot be shown to be head_size**-0.5, and MMEncoderAttention ignores scale at this target",
@@ -115,11 +133,36 @@ def _accepted(
     op = next((name for name in _OP_NAMES if name not in used), None)
     if op is None:
         raise Refusal("no attribute name is free for MMEncoderAttention", cls.node)
-    _check_other_reads(project, cls, constructor, state, statement)
+    _check_other_reads(project, cls, constructor, state, chain)
     # from 0.15 on the override dies, whatever it is called; before, it has to become the configuration
     override = override_parameter(project, file, constructor, source) if target.takes_multimodal_config else None
     has_prefix = any(a.arg == "prefix" for a in parameters(constructor))
     return AttentionClass(cls, constructor, chain, state, found, op, has_prefix, override)
+
+
+def is_op(project: Project, cls: Class) -> bool:
+    """Whether a class derives from one of vLLM's ops or backends: there a device's kernel is at home."""
+    return any(not name.startswith(f"{VLLM_MODELS}.") for name in _vllm_bases(project, cls))
+
+
+def _vllm_base(project: Project, cls: Class) -> str | None:
+    return next((V.last(name) for name in _vllm_bases(project, cls) if name.startswith(f"{VLLM_MODELS}.")), None)
+
+
+def _vllm_bases(project: Project, cls: Class) -> Iterator[str]:
+    for member in project.bases(cls):
+        for base in member.node.bases:
+            name = project.vllm(member.file, base)
+            if name is not None and name not in project.classes:
+                yield name
+
+
+def _aliases(constructor: AnyFunction, attribute: str) -> list[str]:
+    """Other attributes of self, and names, that a constructor sets to what it sets the head size to."""
+    steps = [s for s in ast.walk(constructor) if isinstance(s, ast.Assign)]
+    values = [ast.unparse(s.value) for s in steps if any(self_attribute(t) == attribute for t in s.targets)]
+    wanted = {f"self.{attribute}", *(values if len(values) == 1 else [])}
+    return [ast.unparse(t) for s in steps if ast.unparse(s.value) in wanted for t in s.targets]
 
 
 # attributes that MMEncoderAttention has too, in every release from 0.13 on
@@ -128,11 +171,12 @@ RETARGETED = ("attn_backend", FLASH_FLAG)
 
 
 def _check_other_reads(
-    project: Project, cls: Class, constructor: AnyFunction, state: BackendState, chain: ast.If
+    project: Project, cls: Class, constructor: AnyFunction, state: BackendState, chain: Chain
 ) -> None:
     """What goes with the dispatch may not be read elsewhere, unless a method reads what MMEncoderAttention has as
     well."""
-    inside = {id(node) for statement in (*state.statements, chain) for node in ast.walk(statement)}
+    gone = (*state.statements, chain.statement, *chain.rest)
+    inside = {id(node) for statement in gone for node in ast.walk(statement)}
     in_constructor = {id(node) for node in cls.file.below(constructor)}
     for node in cls.file.below(cls.node):
         name = self_attribute(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from codemods.parsed_file import ParsedFile, dotted, loads, parameters, self_attribute
+from codemods.parsed_file import Import, ParsedFile, dotted, loads, parameters, self_attribute
 from codemods.project import AnyFunction, Project
 from codemods.vision_attention import vocabulary as V
 
@@ -178,3 +178,23 @@ def _logs(statement: ast.stmt) -> bool:
 def is_backend_test(project: Project, file: ParsedFile, test: ast.expr, names: frozenset[str]) -> bool:
     """Whether a test asks for nothing but the backend."""
     return bool(_reads(test) & names) and _is_choice(project, file, test, set(names))
+
+
+def of_the_process(file: ParsedFile, function: AnyFunction, test: ast.expr) -> bool:
+    """Whether a test asks for what is the same in a whole process: modules, platforms, the device of a tensor."""
+    if isinstance(test, ast.Attribute) and test.attr == "device":
+        return True
+    if isinstance(test, ast.Name):
+        bound = file.bound(test.id, test)
+        return all(isinstance((b.scope if isinstance(b, Import) else file.scope(b)), ast.Module) for b in bound)
+    attribute = self_attribute(test)
+    if attribute is not None:
+        cls = file.class_of(function)
+        values = [
+            step.value
+            for step in (file.below(cls) if cls is not None else ())
+            if isinstance(step, ast.Assign) and any(self_attribute(t) == attribute for t in step.targets)
+        ]
+        return len(values) == 1 and of_the_process(file, function, values[0])
+    inner = [node for node in ast.iter_child_nodes(test) if isinstance(node, (ast.expr, ast.keyword))]
+    return all(of_the_process(file, function, node.value if isinstance(node, ast.keyword) else node) for node in inner)

@@ -11,13 +11,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from codemods.parsed_file import ParsedFile, attribute_loads, keyword, loads, same, self_attribute, stores
+from codemods.parsed_file import (
+    ParsedFile,
+    attribute_loads,
+    keyword,
+    loads,
+    same,
+    self_attribute,
+    stores,
+)
 from codemods.project import AnyFunction, Project
-from codemods.vision_attention import layouts
+from codemods.vision_attention import device_kernels, layouts
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.arms import FIRST, OUT, SECOND, Arm, Axes, Refusal, Tensor, axes_after, same_layout
+from codemods.vision_attention.backend import of_the_process
+from codemods.vision_attention.device_kernels import Told
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,7 @@ class Chain:
     """A dispatch chain in terms of MMEncoderAttention. Expressions are source text."""
 
     function: AnyFunction
-    statement: ast.If
+    statement: ast.stmt
     query: str
     key: str
     value: str
@@ -38,13 +48,15 @@ class Chain:
     hoisted: tuple[ast.stmt, ...] = ()  # statements of the flash arm that compute cu_seqlens or max_seqlen
     result_axes: Axes = None  # the result's layout as the flash arm leaves it, where known
     unscaled_arm: bool = False  # an arm beside the flash arm uses its kernel's default scale
+    rest: tuple[ast.stmt, ...] = ()  # statements behind the first that go with it, where there is no `if`
+    devices: tuple[Told, ...] = ()  # other devices' kernels among the arms
 
 
 @dataclass
 class _Arm:
     body: list[ast.stmt]
     test: ast.expr | None
-    kernels: list[ast.Call] = field(default_factory=list)
+    device: Told | None = None
 
 
 _FLASH_PARAMETERS = (
@@ -100,7 +112,7 @@ def find_chains(function: AnyFunction) -> list[ast.If]:
             if isinstance(statement, ast.If):
                 arms = _arms(statement)
                 kinds = {kind for arm in arms for kind in _kinds(arm.body)}
-                if "flash" in kinds and sum(1 for arm in arms if _kinds(arm.body)) > 1:
+                if kinds & {"flash", "device"} and sum(1 for arm in arms if _kinds(arm.body)) > 1:
                     found.append(statement)
                     continue
             for name in ("body", "orelse", "finalbody"):
@@ -113,7 +125,9 @@ def find_chains(function: AnyFunction) -> list[ast.If]:
 def _kinds(body: list[ast.stmt]) -> set[str]:
     kinds = set()
     for call in _calls(body):
-        if is_flash(call):
+        if device_kernels.is_device(call):
+            kinds.add("device")
+        elif is_flash(call):
             kinds.add("flash")
         elif is_sdpa(call):
             kinds.add("sdpa")
@@ -145,13 +159,22 @@ def describe(
     """
     arms = _arms(statement)
     for arm in arms:
-        if arm.test is not None:
+        if device := device_kernels.calls(arm.body):
+            if project.callee(file, device[0]) is not None:
+                raise Refusal(f"{ast.unparse(device[0].func)} is a function of the given files", device[0])
+            arm.device = device_kernels.as_flash(file, function, arm.body)
+            arm.body = arm.device.body
+    devices = tuple(arm.device for arm in arms if arm.device is not None)
+    for arm in arms:
+        if arm.test is not None and not (devices and of_the_process(file, function, arm.test)):
             _check_test(project, file, arm.test, backend)
-    flash = [arm for arm in arms if "flash" in _kinds(arm.body)]
-    if len(flash) != 1:
+    flash = sorted((arm for arm in arms if "flash" in _kinds(arm.body)), key=lambda arm: arm.device is not None)
+    if len(flash) - len(devices) > 1:
         raise Refusal("more than one arm calls a flash kernel", statement)
     found = _flash_arm(file, function, statement, flash[0])
-    others = [arm for arm in arms if arm is not flash[0]]
+    for arm in flash[1:]:
+        _check_alike(found, _flash_arm(file, function, statement, arm))
+    others = [arm for arm in arms if arm not in flash]
     if found.entry.order_unknown:
         axes = {
             axis for arm in others if (run := _check_arm(file, arm, found, statement)) for axis in run.sequence_axes
@@ -161,7 +184,37 @@ def describe(
         prologue = "s b h d -> b s h d" if axes == {FIRST} else None
         found = replace(found, entry=replace(found.entry, order_unknown=False, prologue=prologue))
     checked = [run for arm in others if (run := _check_arm(file, arm, found, statement)) is not None]
-    return replace(found, unscaled_arm=any(scale is None for run in checked for scale in run.scales))
+    unscaled = any(scale is None for run in checked for scale in run.scales)
+    return replace(found, unscaled_arm=unscaled or _unscaled(flash), devices=devices)
+
+
+def describe_alone(file: ParsedFile, function: AnyFunction, call: ast.Call) -> Chain:
+    """What the statements around a device's kernel compute that stands in no `if`.
+
+    Raises Refusal with the first check that fails.
+    """
+    block, first, last = device_kernels.region(file, call)
+    told = device_kernels.as_flash(file, function, block[first : last + 1])
+    found = _flash_arm(file, function, block[last], _Arm(told.body, None))
+    return replace(found, statement=block[first], rest=tuple(block[first + 1 : last + 1]), devices=(told,))
+
+
+def _unscaled(flash: list[_Arm]) -> bool:
+    """Whether one of several flash arms gives its kernel no scale, and another does."""
+    given = [keyword(call, "softmax_scale") is not None for arm in flash for call in _calls(arm.body) if is_flash(call)]
+    return any(given) and not all(given)
+
+
+def _check_alike(one: Chain, other: Chain) -> None:
+    """Two flash arms must be the same attention: the same tensors, sequences and layout."""
+    if (one.query, one.key, one.value) != (other.query, other.key, other.value):
+        raise Refusal("the arms attend with different tensors", other.statement)
+    if not same(one.cu_seqlens, other.cu_seqlens):
+        raise Refusal("the arms attend within different sequences", other.statement)
+    if (one.entry, one.result, one.epilogue) != (other.entry, other.result, other.epilogue):
+        raise Refusal("the arms leave their results in layouts that cannot be shown to be the same", other.statement)
+    if one.scale is not None and other.scale is not None and not same(one.scale, other.scale):
+        raise Refusal("an arm scales differently from the flash arm", other.scale)
 
 
 def _check_test(project: Project, file: ParsedFile, test: ast.expr, backend: frozenset[str]) -> None:
@@ -176,7 +229,7 @@ def _check_test(project: Project, file: ParsedFile, test: ast.expr, backend: fro
                 raise Refusal(f"the dispatch also depends on {node.id}", node)
 
 
-def _flash_arm(file: ParsedFile, function: AnyFunction, statement: ast.If, arm: _Arm) -> Chain:
+def _flash_arm(file: ParsedFile, function: AnyFunction, statement: ast.stmt, arm: _Arm) -> Chain:
     kernels = [call for call in _calls(arm.body) if is_flash(call)]
     if len(kernels) != 1:
         raise Refusal("the flash arm calls its kernel more than once", statement)
@@ -383,7 +436,7 @@ def _loaded_after(file: ParsedFile, function: AnyFunction, statement: ast.stmt) 
 
 
 def _result(
-    file: ParsedFile, function: AnyFunction, statement: ast.If, arm: _Arm, values: dict[str, layouts.Value | None]
+    file: ParsedFile, function: AnyFunction, statement: ast.stmt, arm: _Arm, values: dict[str, layouts.Value | None]
 ) -> tuple[str, layouts.Value]:
     after = _loaded_after(file, function, statement)
     found = [

@@ -20,6 +20,7 @@ FLASH_KERNEL = "flash_attn_varlen_func"
 FLASH_WRAPPER = "vit_flash_attn_wrapper"
 SDPA_KERNEL = "scaled_dot_product_attention"
 SDPA_WRAPPER = "vit_torch_sdpa_wrapper"
+DEVICE_KERNELS = ("_npu_flash_attention_unpad", "npu_fusion_attention", "npu_fused_infer_attention_score")
 XFORMERS_KERNELS = ("memory_efficient_attention", "memory_efficient_attention_forward")
 XFORMERS_WRAPPER = "vit_xformers_attn_wrapper"
 WRAPPERS = (FLASH_WRAPPER, SDPA_WRAPPER, XFORMERS_WRAPPER)
@@ -48,6 +49,7 @@ VISION = re.compile(
             GET_FLASH,
             UPSTREAM_FA,
             FLASH_KERNEL,
+            *DEVICE_KERNELS,
             *XFORMERS_KERNELS,
             *WRAPPERS,
             *ENUMS,
