@@ -197,7 +197,7 @@ class Arm:
     def _items_of_call(self, node: ast.Call) -> Value:
         name = dotted(node.func)
         if name == "zip":
-            members = [self._value(a) for a in node.args]
+            members = [value for a in node.args for value in self._zipped(a)]
             if any(m is not None for m in members):
                 return Group(
                     (Group(tuple(m.members[0] if isinstance(m, Group) and m.members else None for m in members)),),
@@ -209,6 +209,17 @@ class Arm:
             first = inner.members[0] if isinstance(inner, Group) and inner.members else None
             return Group((Group((None, first)),), many=True) if first is not None else None
         return self._value(node)
+
+    def _zipped(self, node: ast.expr) -> list[Value]:
+        """What an argument of `zip` brings: with a star, each of its members."""
+        if not isinstance(node, ast.Starred):
+            return [self._value(node)]
+        value = self._value(node.value)
+        if isinstance(value, Group) and not value.many:
+            return list(value.members)
+        if value is not None:
+            raise Refusal("an arm loops in a way that is not understood", node)
+        return [None]
 
     def _either(self, node: ast.IfExp) -> Value:
         first, second = self._value(node.body), self._value(node.orelse)

@@ -49,6 +49,9 @@ class Bounds:
             self._forget_loop(name)
         if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Name):
             return
+        if over.func.id == "enumerate" and len(over.args) == 1 and isinstance(target, ast.Tuple) and not over.keywords:
+            self._counted(target, over.args[0])
+            return
         arguments = [self.text(a) for a in over.args]
         count = f"len({self.cu})"
         if over.func.id == "range" and isinstance(target, ast.Name):
@@ -58,6 +61,19 @@ class Bounds:
                 self._starts.add(target.id)
         elif over.func.id == "zip" and len(names) == 2 and arguments == [f"{self.cu}[:-1]", f"{self.cu}[1:]"]:
             self._pairs.add((names[0], names[1]))
+
+    def _counted(self, target: ast.Tuple, over: ast.expr) -> None:
+        """`for i, x in enumerate(over)`: what x is, and that i counts the sequences."""
+        if len(target.elts) != 2:
+            return
+        counter, item = target.elts
+        ends = {f"{self.cu}[:-1]": "", f"{self.cu}[1:]": " + 1"}
+        text = self.text(over)
+        if isinstance(counter, ast.Name) and isinstance(item, ast.Name) and text in ends:
+            self._starts.add(counter.id)
+            self.known[item.id] = f"{self.cu}[{counter.id}{ends[text]}]"
+        else:
+            self.loop(item, over)
 
     def is_sequence(self, node: ast.Slice) -> bool:
         """Whether a slice is one sequence: from `cu[i]` to `cu[i + 1]`, for an `i` that runs over all of them."""

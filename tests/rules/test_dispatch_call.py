@@ -82,6 +82,13 @@ SAME_CALL: dict[str, tuple[str, ...]] = {
         AHEAD,
         "ends = cu_seqlens.tolist()\n            for start, end in zip(ends[:-1], ends[1:]):\n",
     ),
+    "sequences by zip, counted": (AHEAD, "for i, (start, end) in enumerate(zip(cu_seqlens[:-1], cu_seqlens[1:])):\n"),
+    "ends, counted": (AHEAD, "for i, end in enumerate(cu_seqlens[1:]):\n                start = cu_seqlens[i]\n"),
+    "starts, counted": (
+        AHEAD,
+        "for i, start in enumerate(cu_seqlens[:-1]):\n                end = cu_seqlens[i + 1]\n",
+    ),
+    "sequences by split of all three at once": (AHEAD, SPLIT_ALL, *SPLIT_CUT),
     "sequences from zero": (
         LOOP,
         "for i in range(len(cu_seqlens) - 1):",
@@ -106,12 +113,6 @@ SAME_CALL: dict[str, tuple[str, ...]] = {
         "self.varlen",
     ),
 }
-LEFT_TO_A_PERSON: dict[str, tuple[str, ...]] = {
-    "enumerate of zip": (AHEAD, "for i, (start, end) in enumerate(zip(cu_seqlens[:-1], cu_seqlens[1:])):\n"),
-    "enumerate": (AHEAD, "for i, end in enumerate(cu_seqlens[1:]):\n                start = cu_seqlens[i]\n"),
-    "split of all three at once": (AHEAD, SPLIT_ALL, *SPLIT_CUT),
-}
-
 # name: ((old, new, ...), arguments of the call that differ)
 OTHER_CALL: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "a number": (("=max_seqlen", "=1024"), {"max_seqlen": "torch.tensor(1024, dtype=torch.int32)"}),
@@ -177,10 +178,6 @@ def port(tmp_path: Path) -> Port:
         *(pytest.param(edits, {}, {}, id=name) for name, edits in SAME_CALL.items()),
         *(pytest.param(edits, call, {}, id=f"call: {name}") for name, (edits, call) in OTHER_CALL.items()),
         *(pytest.param(edits, {}, built, id=f"built: {name}") for name, (edits, built) in OTHER_CONSTRUCTOR.items()),
-        *(
-            pytest.param(edits, {}, {}, id=name, marks=pytest.mark.xfail(strict=True, reason="refused, which is safe"))
-            for name, edits in LEFT_TO_A_PERSON.items()
-        ),
     ],
 )
 def test_a_dispatch_becomes_one_call(

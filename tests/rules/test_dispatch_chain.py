@@ -156,6 +156,21 @@ CUTS: dict[str, Row] = {
         "pieces.insert()",
     ),
     "some are skipped": (*before_kernel("if i == 3:\n                    continue"), "more than attention"),
+    "a counter from one": (
+        AHEAD,
+        "for i, end in enumerate(cu_seqlens[1:], 1):\n                start = cu_seqlens[i]\n",
+        "follow cu_seqlens",
+    ),
+    "a counter one ahead": (
+        AHEAD,
+        "for i, end in enumerate(cu_seqlens[1:]):\n                start = cu_seqlens[i + 1]\n",
+        "follow cu_seqlens",
+    ),
+    "a counter of something else": (
+        AHEAD,
+        "for i, end in enumerate(other[1:]):\n                start = cu_seqlens[i]\n",
+        "follow cu_seqlens",
+    ),
     "swapped bounds": (BOUNDS, "end, start = cu_seqlens[i - 1], cu_seqlens[i]", "follow cu_seqlens"),
     "one token short": ("t[:, start:end]", "t[:, start:end - 1]", "follow cu_seqlens"),
     "k from the start": (
