@@ -195,9 +195,7 @@ def plan(run: Plan) -> None:
                     E.ReplaceStatement(E.Ref.of(chain.statement), _code(found)),
                     *(E.ReplaceStatement(E.Ref.of(step), "") for step in chain.rest),
                 ],
-                review="cu_seqlens counts along one row; more than one row was not supported before either"
-                if not chain.entry.packed
-                else "",
+                review=_review(found),
             )
             if _unproved(found):
                 file.find(
@@ -212,6 +210,15 @@ def plan(run: Plan) -> None:
             if f"{chain.epilogue}{chain.entry.prologue}".count("rearrange(") and not _has_rearrange(run, found):
                 file.add(E.AddImport("einops", "rearrange"))
         _find_bare_kernels(run, file)
+
+
+def _review(found: AttentionClass) -> str:
+    reasons = []
+    if not found.chain.entry.packed:
+        reasons.append("cu_seqlens counts along one row; more than one row was not supported before either")
+    if found.chain.devices:
+        reasons.append("cu_seqlens has to be an int32 tensor on the device, whatever the device's kernel took")
+    return "; ".join(reasons)
 
 
 def _find_devices(file: FilePlan, found: AttentionClass) -> None:
