@@ -1,8 +1,9 @@
 """The forms in which code of the old API is met, each a small file (or package) with its right answer beside it.
 
-`forms/<name>.before.py` is ported, and must become `<name>.after.py`, to the byte; where there is none, nothing may
-change. `forms/forms.json` says what the form is, for which vLLM it is ported (0.32 unless it says so), and which
-findings the port has to leave, by rule, line, severity and a part of the message. There must be no others.
+`forms/<name>.before.py` (or `.ipynb`, or a folder) is ported, and must become `<name>.after.py`, to the byte; where
+there is none, nothing may change. `forms/forms.json` says what the form is, for which vLLM it is ported (0.32 unless it
+says so), and which findings the port has to leave, by rule, line, severity and a part of the message. There must be no
+others.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ FORMS: dict[str, dict[str, Any]] = json.loads((FOLDER / "forms.json").read_text(
 
 
 def texts(name: str) -> dict[str, bytes]:
-    """The files of `<name>` or `<name>.py`, by the names they get in a package of their own."""
+    """The files of the folder `<name>`, or the one file of that name, as they are called where they are ported."""
     package = FOLDER / name
     if package.is_dir():
-        return {path.relative_to(package).as_posix(): path.read_bytes() for path in sorted(package.rglob("*.py"))}
-    file = FOLDER / f"{name}.py"
-    return {"model.py": file.read_bytes()} if file.exists() else {}
+        return {path.name: path.read_bytes() for path in sorted(package.iterdir()) if path.is_file()}
+    return {f"model{file.suffix}": file.read_bytes() for file in FOLDER.glob(f"{name}.*")}
 
 
 def ported(form: str, state: str, folder: Path) -> tuple[dict[str, bytes], Report]:

@@ -1,0 +1,17 @@
+import torch
+from torch import nn
+from vllm.config import VllmConfig
+
+try:
+    from vllm.model_executor.layers.attention import MMEncoderAttention  # exported by the package
+except ImportError:
+    from vllm.attention.layers.mm_encoder_attention import MMEncoderAttention
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, vllm_config: VllmConfig, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.attn = MMEncoderAttention(heads, head_dim, head_dim**-0.5)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return self.attn(q, k, v)

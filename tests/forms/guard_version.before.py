@@ -1,0 +1,19 @@
+import torch
+import vllm
+from packaging.version import Version
+from torch import nn
+from vllm.config import VllmConfig
+
+if Version(vllm.__version__) >= Version("0.16.0"):
+    from vllm.model_executor.layers.attention import MMEncoderAttention  # exported by the package
+else:
+    from vllm.attention.layers.mm_encoder_attention import MMEncoderAttention
+
+
+class PatchAttention(nn.Module):
+    def __init__(self, vllm_config: VllmConfig, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.attn = MMEncoderAttention(heads, head_dim, head_dim**-0.5)
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return self.attn(q, k, v)
