@@ -21,7 +21,7 @@ def plan_modules(run: Plan, file: FilePlan, rule: Rule) -> None:
         left = [node for node in kept if not _follow(run, file, rule, node)]
         if len(left) < len(reads) and not left:
             _drop(run, file, rule, statement, alias)
-        elif not run.api.has_module(module):
+        elif not run.api.has_module(module) and not run.patches.explain(file.file, left):
             _tell(run, file, rule, statement, module)
 
 
@@ -61,6 +61,8 @@ def _follow(run: Plan, file: FilePlan, rule: Rule, node: ast.expr) -> bool:
     name = file.file.resolve(node, node)
     module, _, last = (name or "").rpartition(".")
     if not isinstance(node, ast.Attribute) or run.api.has(module, last) is not False:
+        return False
+    if run.patches.reach_through(file.file, node):
         return False
     home = moved_names.home(run, module, last)
     if home is None or not isinstance(node.ctx, ast.Load) or not import_moves.is_free(file.file, home.name, home.name):

@@ -202,6 +202,11 @@ class ParsedFile:
         return found
 
     @cached_property
+    def top_names(self) -> frozenset[str]:
+        """What the module itself binds; `*` stands for a star import."""
+        return frozenset(self._scopes.get(self.tree, {}))
+
+    @cached_property
     def class_nodes(self) -> list[ast.ClassDef]:
         """Every class statement, in source order."""
         return [n for n in self.nodes[ast.ClassDef] if isinstance(n, ast.ClassDef)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from codemods import edits as E
 from codemods.findings import Finding, Rewrite, Severity
 from codemods.parsed_file import ParsedFile
+from codemods.patches import Patches
 from codemods.project import AnyFunction, Function, Project
 from codemods.rule import Rule
 from codemods.target import Target
@@ -139,6 +140,11 @@ class Plan:
                 attention_classes(self.project, file.file, self.target, file.source) if file in self.vision else []
             )
         return self._attention[module]
+
+    @cached_property
+    def patches(self) -> Patches:
+        """Places of vLLM's that files replace at run time."""
+        return Patches(self.project)
 
     @cached_property
     def vision(self) -> list[FilePlan]:

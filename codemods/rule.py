@@ -36,7 +36,10 @@ class Rule:
     review: str = ""  # empty: safe. Otherwise what a person should look at, and why
     requires: tuple[str, ...] = ()  # codes without which this rule must not run
     sweeps: bool = False  # runs again with its like until nothing more dies
+    report_only: bool = False  # never edits: finds, and says what to do
 
     @property
     def safety(self) -> str:
+        if self.report_only:
+            return "edits nothing"
         return f"review: {self.review}" if self.review else "safe"

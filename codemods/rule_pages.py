@@ -71,7 +71,8 @@ def _page(rule: Rule) -> Iterator[str]:
     yield rule.summary
     yield ""
     # A safe rule may still mark a single rewrite for review; the rule as a whole cannot know.
-    yield f"- **Safety**: {rule.safety if rule.review else 'safe, unless the report marks a rewrite for review'}"
+    marked = "safe, unless the report marks a rewrite for review"
+    yield f"- **Safety**: {rule.safety if rule.review or rule.report_only else marked}"
     yield f"- **Follows**: {rule.follows}"
     yield f"- **Looks at files that mention**: {', '.join(f'`{name}`' for name in sorted(rule.names)) or 'anything'}"
     if rule.requires:

@@ -41,7 +41,7 @@ def enum_name(run: Plan, file: FilePlan, node: ast.expr) -> str:
 def plan(run: Plan) -> None:
     for file in run.open_files:
         for node in run.project.standing_for(file.file, *V.ENUMS):
-            if not file.gone(node):
+            if not file.gone(node) and not run.patches.reach_through(file.file, node):
                 _member(run, file, node)
                 _rename(run, file, node)
         if import_moves.is_free(file.file, _NEW, _NEW):

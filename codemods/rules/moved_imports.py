@@ -104,6 +104,9 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
         return None
     free = home is None or home.name == name or import_moves.is_free(file.file, home.name, home.name)
     if home is None or not free:
+        if run.patches.explain(file.file, file.file.reads.get(alias.asname or name, ())):
+            file.refused.append(E.Ref.of(alias))
+            return None
         guarded = isinstance(import_moves.guard(file.file, statement), ast.Try)
         severity = Severity.WARNING if guarded else Severity.ERROR
         gone = moved_names.elsewhere(run, module, name)

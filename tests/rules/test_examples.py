@@ -42,7 +42,7 @@ def port(tmp_path: Path) -> Callable[..., tuple[bytes, FileReport]]:
 
 
 # VA900 and VA901 guard the others and never change a file
-CHANGING = [rule for rule in RULES if rule.code not in (verify.RULE.code, leftovers.RULE.code)]
+CHANGING = [rule for rule in RULES if not rule.report_only and rule not in (verify.RULE, leftovers.RULE)]
 
 
 @pytest.mark.parametrize("rule", CHANGING, ids=lambda rule: rule.code)
