@@ -480,7 +480,7 @@ class TestImport:
 
 
 def test_a_patch_through_a_name_of_two_imports_is_judged_by_the_last(port: Port) -> None:
-    text = f"""\
+    text = """\
         try:
             import vllm.attention.layer as layer
         except ImportError:
