@@ -57,6 +57,30 @@ class Finding:
     cell: int | None = None
 
 
+class Use(str, Enum):
+    """What a file does with something of vLLM's."""
+
+    SUBCLASSES = "subclasses"
+    CONSTRUCTS = "constructs"
+    CALLS = "calls"
+    IMPORTS = "imports"
+    PATCHES = "patches"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, order=True)
+class Change:
+    """What the target vLLM changes for one use of something of vLLM's, whether or not a rule follows it."""
+
+    line: int
+    use: Use
+    name: str
+    what: str
+    breaking: bool  # it fails at import, construction or a call; else it only may do something else
+    fixed_by: str | None  # the code of the rule that follows it; "" where several do; None where a person has to
+    remedy: str = ""  # for that person
+
+
 @dataclass(frozen=True)
 class Sites:
     """Uses of the old API in one file (or a whole run); each is exactly one of the three."""

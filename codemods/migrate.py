@@ -10,7 +10,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -48,16 +48,15 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Raises SystemExit for --help, --version and bad usage."""
-    _tolerate_any_text()
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    return guarded(lambda: _main(parser, parser.parse_args(argv)))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """The exit code of a command, whatever happens to it; bad usage and --help raise SystemExit."""
+    _tolerate_any_text()
     try:
-        if arguments.list_rules or arguments.explain:
-            return _tell_rules(parser, arguments)
-        if not arguments.paths:
-            parser.error("give at least one file or folder")
-        options, why_target = _options(parser, arguments)
-        return _tell(_run(arguments.paths, options), arguments, why_target)
+        return command()
     except KeyboardInterrupt:
         print("vitport: interrupted; every file is whole, as it was or as ported: run again to go on", file=sys.stderr)
         return INTERRUPTED
@@ -68,6 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_exc()
         print("vitport: broke off, which is a fault of vitport; every file is whole", file=sys.stderr)
         return BROKE_OFF
+
+
+def _main(parser: Parser, arguments: argparse.Namespace) -> int:
+    if arguments.list_rules or arguments.explain:
+        return _tell_rules(parser, arguments)
+    if not arguments.paths:
+        parser.error("give at least one file or folder")
+    options, why_target = _options(parser, arguments)
+    return _tell(_run(arguments.paths, options), arguments, why_target)
 
 
 def _run(paths: Sequence[Path], options: Options) -> Report:
@@ -82,14 +90,14 @@ def _run(paths: Sequence[Path], options: Options) -> Report:
         progress.close()
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, not the whole usage: the message says what to do."""
         self.exit(2, f"vitport: {message} (vitport --help explains)\n")
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="vitport",
         usage="vitport [options] PATH...",
         description=_DESCRIPTION,
@@ -101,20 +109,7 @@ def _parser() -> _Parser:
     add("paths", nargs="*", type=Path, metavar="PATH", help="a Python file, or a folder to search for *.py")
     add("--version", action="version", version=f"vitport {__version__}")
 
-    versions = parser.add_argument_group("versions")
-    add = versions.add_argument
-    add(
-        "--target",
-        metavar="VLLM",
-        help="the vLLM to port to: a release such as 0.32, 'latest', or 'installed'; "
-        "default: the one installed here, else the latest known",
-    )
-    add(
-        "--source",
-        metavar="VLLM",
-        default="auto",
-        help="the vLLM the files were written for; default 'auto': inferred for each file from the API it uses",
-    )
+    add_versions(parser)
 
     what = parser.add_argument_group("what to do")
     add = what.add_argument
@@ -150,6 +145,23 @@ def _parser() -> _Parser:
     return parser
 
 
+def add_versions(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say between which versions to go."""
+    add = parser.add_argument_group("versions").add_argument
+    add(
+        "--target",
+        metavar="VLLM",
+        help="the vLLM to port to: a release such as 0.32, 'latest', or 'installed'; "
+        "default: the one installed here, else the latest known",
+    )
+    add(
+        "--source",
+        metavar="VLLM",
+        default="auto",
+        help="the vLLM the files were written for; default 'auto': inferred for each file from the API it uses",
+    )
+
+
 def _jobs(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes; give 1 or more")
@@ -170,15 +182,11 @@ def _report_file(text: str) -> Path:
     return path
 
 
-def _options(parser: _Parser, arguments: argparse.Namespace) -> tuple[Options, str]:
+def _options(parser: Parser, arguments: argparse.Namespace) -> tuple[Options, str]:
     """The run's options, and how its target was chosen."""
     from codemods.run import Options
 
-    try:
-        target, why_target = _target(arguments.target)
-        source = _source(arguments.source, target)
-    except ValueError as error:
-        parser.error(str(error))
+    target, why_target, source = versions(parser, arguments)
     return Options(
         target=target,
         source=source,
@@ -189,6 +197,15 @@ def _options(parser: _Parser, arguments: argparse.Namespace) -> tuple[Options, s
         keep_params=arguments.keep_params,
         keep_guards=arguments.keep_guards,
     ), why_target
+
+
+def versions(parser: Parser, arguments: argparse.Namespace) -> tuple[str, str, str | None]:
+    """The target, how it was chosen, and the source if one is named; bad ones end the program."""
+    try:
+        target, why_target = _target(arguments.target)
+        return target, why_target, _source(arguments.source, target)
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def _target(spec: str | None) -> tuple[str, str]:
@@ -226,7 +243,7 @@ def _source(spec: str, target: str) -> str | None:
     return source
 
 
-def _codes(parser: _Parser, flag: str, values: Sequence[str]) -> frozenset[str]:
+def _codes(parser: Parser, flag: str, values: Sequence[str]) -> frozenset[str]:
     if not values:
         return frozenset()
     from codemods.rules import RULES
@@ -246,7 +263,7 @@ def _unknown(code: str, rules: Sequence[Rule]) -> str:
     return f"no rule has the code {code!r}; " + (f"near: {', '.join(near)}" if near else "--list-rules names them all")
 
 
-def _tell_rules(parser: _Parser, arguments: argparse.Namespace) -> int:
+def _tell_rules(parser: Parser, arguments: argparse.Namespace) -> int:
     from codemods.rule_pages import page
     from codemods.rules import RULES
 
@@ -255,9 +272,9 @@ def _tell_rules(parser: _Parser, arguments: argparse.Namespace) -> int:
         rule = next((rule for rule in RULES if rule.code == code), None)
         if rule is None:
             parser.error(f"argument --explain: {_unknown(arguments.explain, RULES)}")
-        _print(page(rule))
+        show(page(rule))
     else:
-        _print("".join(f"{rule.code}  {rule.name}: {rule.summary} [{rule.safety}]\n" for rule in RULES))
+        show("".join(f"{rule.code}  {rule.name}: {rule.summary} [{rule.safety}]\n" for rule in RULES))
     return 0
 
 
@@ -276,14 +293,14 @@ def _tell(report: Report, arguments: argparse.Namespace, why_target: str) -> int
     text = console.problems(report) if arguments.quiet else console.render(report, why_target)
     if arguments.diff:
         try:
-            _print(diff.render(report))
+            show(diff.render(report))
         except SourceError as error:
             errors += f"error: {error}\n"
             code = 2
         if not arguments.quiet:
             sys.stderr.write(text)
     else:
-        _print(text)
+        show(text)
     if not report.files:
         errors += _nothing_found(arguments.paths)
     sys.stderr.write(errors)
@@ -298,7 +315,7 @@ def _nothing_found(paths: Sequence[Path]) -> str:
     return f"vitport: no Python files in {names}" + (f"; skipped {', '.join(skipped)}" if skipped else "") + "\n"
 
 
-def _print(what: str | bytes) -> None:
+def show(what: str | bytes) -> None:
     """To standard output. A reader that has gone away, as `head` does, is no error: the work itself is done."""
     try:
         if isinstance(what, bytes):

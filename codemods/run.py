@@ -98,6 +98,11 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
 
     Raises ValueError if the target has no MMEncoderAttention.
     """
+    return examine(paths, options, progress)[0]
+
+
+def examine(paths: Sequence[Path], options: Options, progress: Progress | None = None) -> tuple[Report, Plan]:
+    """The same, and what was planned: the last plan, over the files as they were."""
     target(options.target)
     rules = active_rules(options)
     found = discover(paths)
@@ -128,7 +133,8 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
     by_path = {p.file.path: p for p in plan.files}
     for entry in inputs:
         reports.append(_report(entry, plan, by_path.get(entry.path), options, frozen, found.roots))
-    return Report(options.target, tuple(sorted(reports, key=lambda report: report.path)), dry_run=not options.write)
+    reports.sort(key=lambda report: report.path)
+    return Report(options.target, tuple(reports), dry_run=not options.write), plan
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

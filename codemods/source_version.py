@@ -7,6 +7,7 @@ import ast
 from codemods import calls
 from codemods.parsed_file import ParsedFile
 from codemods.project import Project
+from codemods.target import release_key
 from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api, releases
 
@@ -42,6 +43,21 @@ def source_versions(project: Project, file: ParsedFile) -> tuple[str, ...]:
     found = [r for r in releases() if _fits(Api.of(r), telling, called)]
     narrower = [r for r in found if all(Api.of(r).has(module, name) is not False for module, name in wanted)]
     return tuple(narrower or found)
+
+
+def newest_source(project: Project, file: ParsedFile, known: tuple[str, ...], target: str) -> str | None:
+    """The release to compare a target with: the newest that a file may be written for, no newer than the target.
+
+    Of a file that does not tell by its vision attention, all imports of vLLM's are asked; None where none has them all.
+    """
+    until = [release for release in releases() if release_key(release) <= release_key(target)]
+    if known:
+        return next((release for release in reversed(known) if release in until), known[0])
+    wanted = [
+        (i.module, i.name) for i in file.imports if i.name not in (None, "*") and i.module not in project.by_module
+    ]
+    named = [(module, name) for module, name in wanted if name is not None and module.partition(".")[0] == "vllm"]
+    return next((r for r in reversed(until) if all(Api.of(r).has(*pair) is not False for pair in named)), None)
 
 
 def _fits(api: Api, names: list[tuple[str, str]], called: list[tuple[str, ast.Call]]) -> bool:

@@ -37,8 +37,13 @@ LINKING = (*PAGES, *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("ex
 PARTS = ("LICENSE", "Makefile", "README.md", "codemods", "docs", "examples", "pyproject.toml")
 
 # Commands that may be run here: offline, done in seconds, and without effect outside the folder they run in.
-SAFE = re.compile(r"(?:vitport|python -m codemods\.(?:migrate|rule_pages)|python docs/make_picture\.py)(?: |$)")
+SAFE = re.compile(
+    r"(?:vitport|python -m codemods\.(?:migrate|rule_pages|what_breaks)|python docs/make_picture\.py)(?: |$)"
+)
 SAFE_TOO = re.compile(r"(?:make migrate|pip install \.|git apply|git diff --no-index|grep|zcat)(?: |$)")
+
+# Commands whose exit code says that there is something to do.
+FINDING = {"vitport", "codemods.migrate", "codemods.what_breaks"}
 
 BLOCK = re.compile(
     r"(?:^ *<!-- (?P<mark>file|run by): (?P<value>\S+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
@@ -160,7 +165,7 @@ class Reader:
             text=True,
             check=False,
         )
-        assert done.returncode in ((0, 1) if "vitport" in words or "codemods.migrate" in words else (0,)), (
+        assert done.returncode in ((0, 1) if FINDING & set(words) else (0,)), (
             f"$ {command}\n{done.stdout}exit code {done.returncode}"
         )
         if expected is not None:

@@ -33,13 +33,13 @@ def _findings(report: Report) -> Iterator[str]:
         yield "## Left for a person"
     for file in files:
         yield ""
-        yield f"### {_code(file.path)}"
+        yield f"### {code(file.path)}"
         yield ""
         for finding in file.findings:
             box = "" if finding.severity is Severity.NOTE else "[ ] "
-            grade = f"**{finding.severity.value}** {_code(finding.code)}"
-            yield f"- {box}{_where(finding)}, {grade}: {_text(finding.message)}"
-            yield f"  - to do: {_text(finding.remedy)}"
+            grade = f"**{finding.severity.value}** {code(finding.code)}"
+            yield f"- {box}{_where(finding)}, {grade}: {text(finding.message)}"
+            yield f"  - to do: {text(finding.remedy)}"
 
 
 def _failures(report: Report) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _failures(report: Report) -> Iterator[str]:
         yield "## Failed, left as they were"
         yield ""
     for file in files:
-        yield f"- [ ] {_text(file.error or '')}"
+        yield f"- [ ] {text(file.error or '')}"
 
 
 def _rewrites(report: Report) -> Iterator[str]:
@@ -67,23 +67,23 @@ def _rewrites(report: Report) -> Iterator[str]:
 
 
 def _file(file: FileReport) -> Iterator[str]:
-    yield f"### {_code(file.path)}" + (f", written for vLLM {file.source}" if file.source else "")
+    yield f"### {code(file.path)}" + (f", written for vLLM {file.source}" if file.source else "")
     yield ""
     for rewrite in file.rewrites:
-        about = _text(f"{rewrite.safety}; follows {rewrite.follows}")
-        yield f"- {_where(rewrite)}, {_code(rewrite.code)}: {_text(rewrite.message)} ({about})"
+        about = text(f"{rewrite.safety}; follows {rewrite.follows}")
+        yield f"- {_where(rewrite)}, {code(rewrite.code)}: {text(rewrite.message)} ({about})"
 
 
 def _where(told: Finding | Rewrite) -> str:
     return f"line {told.line}" if told.cell is None else f"cell {told.cell}, line {told.line}"
 
 
-def _code(text: str) -> str:
-    fence = "``" if "`" in text else "`"
-    return f"{fence}{text}{fence}"
+def code(plain: str) -> str:
+    fence = "``" if "`" in plain else "`"
+    return f"{fence}{plain}{fence}"
 
 
-def _text(text: str) -> str:
+def text(plain: str) -> str:
     """Names such as __init__ stay themselves outside code spans."""
-    parts = _CODE_SPAN.split(text)
+    parts = _CODE_SPAN.split(plain)
     return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)

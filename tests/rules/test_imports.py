@@ -304,7 +304,7 @@ class TestMovedName:
                 "import vllm.attention.layer as a\n\nclass Attention: ...\n\na.Attention\n",
                 "layer.Attention is not in vLLM",
             ),
-            ("import vllm.attention.layer as a\n\na.Attention = None\n", "layer.Attention is not in vLLM"),
+            ("import vllm.attention.layer as a\n\na.Attention = None\n", "and is not in vLLM"),
             (
                 "from vllm.attention.layer import check_upstream_fa_availability\n",
                 "check_upstream_fa_availability is not",
