@@ -125,7 +125,7 @@ def _where(run: Plan, name: str) -> str:
     home = _home(run, name)
     since = at.gone_since(name, run.target.version)
     if home is not None:
-        return f"moved to {home}{f' (gone here since {since})' if since else ''}"
+        return f"moved to {home} (gone here since {since})" if since else f"is {home} in this release"
     if since is not None:
         return f"gone since {since}"
     known = at.history(name)

@@ -10,27 +10,12 @@ from codemods import edits as E
 from codemods import moved_names
 from codemods import patched_target as at
 from codemods.findings import Severity
-from codemods.parsed_file import FunctionNode, ParsedFile, dotted
+from codemods.parsed_file import FunctionNode, ParsedFile
+from codemods.patch_replacement import Replacement, module_of, names_of, replacements
 from codemods.patches import Patch, import_of
 from codemods.plan import FilePlan, Plan
-from codemods.project import AnyFunction, Class
-from codemods.run_time_names import Value
-from codemods.target import release_key
-from codemods.vllm_api import Api, Signature, releases
-
-# Decorators under which a function is called as it is written.
-_TRANSPARENT = frozenset(
-    {
-        "classmethod",
-        "contextlib.contextmanager",
-        "functools.wraps",
-        "staticmethod",
-        "torch.compile",
-        "torch.inference_mode",
-        "torch.no_grad",
-        "wraps",
-    }
-)
+from codemods.source_version import newest_source
+from codemods.vllm_api import Api
 
 
 @dataclass(frozen=True)
@@ -38,16 +23,6 @@ class Verdict:
     severity: Severity
     message: str
     remedy: str
-
-
-@dataclass(frozen=True)
-class _Own:
-    """What is put in place of what: how the one is called, and how the other was."""
-
-    name: str
-    signatures: tuple[Signature, ...]  # the likeliest first; one of them has to fit
-    place: str
-    wanted: Signature
 
 
 def judge(run: Plan, file: FilePlan, patch: Patch) -> Verdict | None:
@@ -62,7 +37,7 @@ def judge(run: Plan, file: FilePlan, patch: Patch) -> Verdict | None:
     if not there:
         return _gone(run, patch, target)
     if patch.module:
-        return module_replaced(run, file, target, own=_module_of(run, patch.value))
+        return module_replaced(run, file, target, own=module_of(run, patch.value))
     return _held(run, file, patch, target)
 
 
@@ -176,7 +151,7 @@ def module_replaced(
     """A module of vLLM's that the plugin answers for: it needs every name that vLLM imports from it."""
     release = run.target.version
     taken = at.taken_from(run.api, target)
-    has = _names_of(own) if own is not None else None
+    has = names_of(own) if own is not None else None
     lost = sorted(name for name in taken if name not in has) if has is not None else []
     message = f"{target} of vLLM {release} {how} here"
     if own is not None and lost:
@@ -192,27 +167,14 @@ def module_replaced(
     return Verdict(Severity.NOTE, message, "Compare it with the module of this release.")
 
 
-def _module_of(run: Plan, value: Value | None) -> ParsedFile | None:
-    """The module of the project that is put in place of one of vLLM's."""
-    if value is None or not isinstance(value.node, (ast.Name, ast.Attribute)):
-        return None
-    return run.project.by_module.get(run.project.meaning(value.file, value.node) or "")
-
-
-def _names_of(file: ParsedFile) -> frozenset[str] | None:
-    """What a module of the project has at its top; None where that is not written out."""
-    names = file.top_names
-    return None if "*" in names or "__getattr__" in names else names
-
-
 def _held(run: Plan, file: FilePlan, patch: Patch, target: str) -> Verdict:
     release = run.target.version
     now = at.signature(run.api, target)
-    how = f"{_short(run, target)}({at.written(now)})" if now is not None else _short(run, target)
+    how = f"{at.short(run.api, target)}({at.written(now)})" if now is not None else at.short(run.api, target)
     op = at.op(run.api, target)
     other_way = _op_way(op) if op else ""
     seen = False
-    for own in _replacements(run, patch, target):
+    for own in replacements(run, patch, target):
         seen = True
         verdict = _misfit(run, own, other_way)
         if verdict is not None:
@@ -237,7 +199,7 @@ def _held(run: Plan, file: FilePlan, patch: Patch, target: str) -> Verdict:
     return Verdict(Severity.NOTE, message, other_way or "Nothing has to be done.")
 
 
-def _misfit(run: Plan, own: _Own, other_way: str) -> Verdict | None:
+def _misfit(run: Plan, own: Replacement, other_way: str) -> Verdict | None:
     misfits = [at.misfit(one, own.wanted) for one in own.signatures]
     fits = next((m for m in misfits if m == at.Misfit()), misfits[0])
     if fits == at.Misfit():
@@ -250,100 +212,11 @@ def _misfit(run: Plan, own: _Own, other_way: str) -> Verdict | None:
     return Verdict(Severity.WARNING, f"{message}; some calls of that would fail: {why}", remedy)
 
 
-def _short(run: Plan, target: str) -> str:
-    """Without the module where a class or function says enough."""
-    found = at.place(run.api, target)
-    return target if found is None else ".".join(part for part in (found.name, found.member) if part) or target
-
-
 def _source(run: Plan, file: FilePlan) -> str | None:
     """The newest release that has all that a file imports and patches: the one it was written for, or a later one."""
-    if file.source:
-        return file.source[-1]
-    wanted = [i for i in file.file.imports if i.name not in (None, "*") and i.module.partition(".")[0] == "vllm"]
-    for release in reversed(releases()):
-        if release_key(release) <= release_key(run.target.version):
-            api = Api.of(release)
-            if all(api.has(i.module, str(i.name)) is not False for i in wanted) and all(
-                at.has(api, patch.target) is not False or not at.history(patch.target)
-                for patch in run.patches.of(file.file)
-            ):
-                return release
-    return None
+    targets = [patch.target for patch in run.patches.of(file.file)]
 
+    def has_all(api: Api) -> bool:
+        return all(at.has(api, target) is not False or not at.history(target) for target in targets)
 
-# -- what is put in place --------------------------------------------------------------------------------------------
-
-
-def _replacements(run: Plan, patch: Patch, target: str) -> Iterator[_Own]:
-    """The function of the project that is put in place, or the class, by its constructor and its call.
-
-    Nothing where it is not seen, or not called as it is written. A function that becomes a method gets `self` besides,
-    unless it takes the place of a static one.
-    """
-    value, place = patch.value, at.place(run.api, target)
-    if value is None or place is None:
-        return
-    node = value.node
-    wanted, shown = at.signature(run.api, target), _short(run, target)
-    skips = (1, 0) if place.member else (0,)
-    if isinstance(node, ast.Call) and dotted(node.func) in ("staticmethod", "classmethod") and node.args:
-        skips = (0,) if dotted(node.func) == "staticmethod" else (1,)
-        value = value.at(node.args[0])
-    function = ("the lambda", value.node) if isinstance(value.node, ast.Lambda) else _function(run, value)
-    if wanted is not None and function is not None:
-        yield _Own(function[0], tuple(_signature(run, function[1], skip) for skip in skips), shown, wanted)
-    cls = _class(run, value)
-    if cls is None or place.member:
-        return
-    calls = (("__init__", wanted, shown), ("forward", run.api.call_signature(target), f"{shown}.forward"))
-    for method, called, what in calls:
-        own = run.project.method(cls, method)
-        if called is not None and own is not None and not own.node.decorator_list:
-            name = cls.node.name if method == "__init__" else f"{cls.node.name}.{method}"
-            yield _Own(name, (_signature(run, own.node, 1),), what, called)
-
-
-def _class(run: Plan, value: Value) -> Class | None:
-    if isinstance(value.node, ast.ClassDef):
-        return run.project.classes.get(f"{value.file.module}.{value.node.name}")
-    return run.project.class_named(value.file, value.node) if isinstance(value.node, ast.expr) else None
-
-
-def _function(run: Plan, value: Value) -> tuple[str, AnyFunction] | None:
-    node, file = value.node, value.file
-    if isinstance(node, FunctionNode):
-        return (node.name, node) if _is_plain(run, value, node) else None
-    name = run.project.meaning(file, node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-    if name is None:
-        return None
-    module, _, last = name.rpartition(".")
-    home = run.project.by_module.get(module)
-    body = home.tree.body if home is not None else []
-    if home is None and (cls := run.project.classes.get(module)) is not None:  # a method of one of the plugin's classes
-        home, body = cls.file, cls.node.body
-    found = next((n for n in body if isinstance(n, FunctionNode) and n.name == last), None)
-    if found is None or home is None or not _is_plain(run, Value(home, found), found):
-        return None
-    return ast.unparse(node), found
-
-
-def _is_plain(run: Plan, value: Value, node: AnyFunction) -> bool:
-    """Whether a function is called as it is written: what decorates it keeps that, or is the patch itself."""
-    patching = {id(patch.node) for patch in run.patches.of(value.file)}
-    for decorator in node.decorator_list:
-        name = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if id(decorator) not in patching and (value.file.resolve(name, name) or dotted(name)) not in _TRANSPARENT:
-            return False
-    return True
-
-
-def _signature(run: Plan, node: AnyFunction | ast.Lambda, skip: int) -> Signature:
-    """As it will be: without parameters that are being taken out."""
-    taken = {
-        edit.name
-        for file in run.files
-        for edit in file.edits
-        if isinstance(edit, E.RemoveParameter) and edit.function == E.Ref.of(node)
-    }
-    return at.of_function(node, skip, frozenset(taken))
+    return newest_source(run.project, file.file, file.source, run.target.version, has_all)

@@ -75,6 +75,12 @@ def has(api: Api, target: str) -> bool | None:
     return None if not members or found.member in ("forward", "__init__", "__call__") else False
 
 
+def short(api: Api, target: str) -> str:
+    """Without the module where a class or function says enough."""
+    found = place(api, target)
+    return target if found is None else ".".join(part for part in (found.name, found.member) if part) or target
+
+
 @cache
 def history(target: str) -> tuple[str, ...]:
     """The releases that have it."""

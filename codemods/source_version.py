@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from codemods import calls
 from codemods.parsed_file import ParsedFile
@@ -45,10 +46,17 @@ def source_versions(project: Project, file: ParsedFile) -> tuple[str, ...]:
     return tuple(narrower or found)
 
 
-def newest_source(project: Project, file: ParsedFile, known: tuple[str, ...], target: str) -> str | None:
+def newest_source(
+    project: Project,
+    file: ParsedFile,
+    known: tuple[str, ...],
+    target: str,
+    has_all: Callable[[Api], bool] = lambda api: True,
+) -> str | None:
     """The release to compare a target with: the newest that a file may be written for, no newer than the target.
 
-    Of a file that does not tell by its vision attention, all imports of vLLM's are asked; None where none has them all.
+    Of a file that does not tell by its vision attention, all imports of vLLM's are asked, and `has_all`. None where no
+    release has them all.
     """
     until = [release for release in releases() if release_key(release) <= release_key(target)]
     if known:
@@ -57,7 +65,11 @@ def newest_source(project: Project, file: ParsedFile, known: tuple[str, ...], ta
         (i.module, i.name) for i in file.imports if i.name not in (None, "*") and i.module not in project.by_module
     ]
     named = [(module, name) for module, name in wanted if name is not None and module.partition(".")[0] == "vllm"]
-    return next((r for r in reversed(until) if all(Api.of(r).has(*pair) is not False for pair in named)), None)
+    for release in reversed(until):
+        api = Api.of(release)
+        if all(api.has(*pair) is not False for pair in named) and has_all(api):
+            return release
+    return None
 
 
 def _fits(api: Api, names: list[tuple[str, str]], called: list[tuple[str, ast.Call]]) -> bool:

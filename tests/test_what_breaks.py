@@ -84,10 +84,18 @@ def test_imports_say_where_a_name_went(breaks: Breaks) -> None:
 
 def test_names_newer_than_the_target_say_since_when_they_are(breaks: Breaks) -> None:
     shown = breaks(
-        "from vllm.model_executor.layers.attention import MMEncoderAttention\n\nkind = MMEncoderAttention\n", "0.13"
+        f"""\
+        from {MODELS}.vision import is_vit_use_data_parallel
+        from vllm.model_executor.layers.attention import MMEncoderAttention
+
+        kinds = (MMEncoderAttention, is_vit_use_data_parallel)
+        """,
+        target="0.13",
     )
-    (row,) = rows(shown, "Imports from vLLM")
-    assert row[1] in ("comes with 0.16.0", "moved to vllm.attention.layers.mm_encoder_attention.MMEncoderAttention")
+    assert [row[1] for row in rows(shown, "Imports from vLLM")] == [
+        "comes with 0.15.0",
+        "is vllm.attention.layers.mm_encoder_attention.MMEncoderAttention in this release",
+    ]
 
 
 def test_calls_show_the_signature_before_and_after(breaks: Breaks) -> None:
