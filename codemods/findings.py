@@ -114,6 +114,7 @@ class FileReport:
     error: str | None = None
     before: str | None = None  # text before and after, None where the file does not change
     after: str | None = None
+    live: bool | None = None  # whether a registry or entry point of its plugin reaches it; None if that is not known
 
     @property
     def changed(self) -> bool:
@@ -181,6 +182,7 @@ def _file_json(file: FileReport) -> dict[str, Any]:
         "path": file.path,
         "source": file.source,
         "status": file.status.value,
+        "live": file.live,
         "rewrites": [
             {
                 "code": r.code,

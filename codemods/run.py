@@ -18,6 +18,8 @@ from codemods.findings import FileReport, Finding, Report, Rewrite, Severity
 from codemods.guards.settle import settled
 from codemods.leftovers import RULE as LEFTOVER
 from codemods.leftovers import account
+from codemods.liveness import RULE as UNREACHED
+from codemods.liveness import reached
 from codemods.notebook import SUFFIX, Notebook, NotebookError
 from codemods.parsed_file import ParsedFile
 from codemods.plan import FilePlan, Plan
@@ -131,8 +133,10 @@ def examine(paths: Sequence[Path], options: Options, progress: Progress | None =
     if not inputs and not reports:
         reports = [FileReport(str(path), error=f"{path}: no Python files here; check the path") for path in paths]
     by_path = {p.file.path: p for p in plan.files}
+    live = reached(e.parsed for e in inputs if e.parsed is not None) if UNREACHED.code in plan.active else {}
     for entry in inputs:
-        reports.append(_report(entry, plan, by_path.get(entry.path), options, frozen, found.roots))
+        report = _report(entry, plan, by_path.get(entry.path), options, frozen, found.roots)
+        reports.append(_marked(report, live.get(entry.path)))
     reports.sort(key=lambda report: report.path)
     return Report(options.target, tuple(reports), dry_run=not options.write), plan
 
@@ -480,6 +484,21 @@ def _again(
 
 
 # -- reporting -------------------------------------------------------------------------------------------------------
+
+
+def _marked(report: FileReport, live: bool | None) -> FileReport:
+    """With a note where nothing of its plugin reaches a file."""
+    if live is not False:
+        return replace(report, live=live)
+    note = Finding(
+        1,
+        1,
+        UNREACHED.code,
+        Severity.NOTE,
+        "no registry or entry point of this plugin reaches this file",
+        "Register what it defines if it is to run; if not, its findings need not concern you.",
+    )
+    return replace(report, live=False, findings=tuple(sorted({*report.findings, note})))
 
 
 def _report(

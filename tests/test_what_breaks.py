@@ -167,6 +167,17 @@ def test_a_file_that_cannot_be_read_is_named(breaks: Breaks) -> None:
     assert "## Not read\n\n- plugin.py:2: cannot be parsed" in shown
 
 
+def test_a_file_that_nothing_reaches_is_named(
+    breaks: Breaks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    (plugin / "pyproject.toml").write_text('[project.entry-points."vllm.general_plugins"]\na = "orchard:register"\n')
+    (plugin / "dead.py").write_text("from vllm.attention.layer import Attention\n\n\nclass Mine(Attention): ...\n")
+    assert main(["plugin", "--target", "0.32"]) == 1
+    assert "No registry or entry point of the plugin reaches `plugin/dead.py`." in capsys.readouterr().out
+
+
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["plugin.py", "--target", "0.1"])

@@ -59,6 +59,10 @@ def _head(report: Report, changes: Sequence[Change], found: Mapping[str, Sequenc
             if own:
                 broken, done = sum(c.breaking for c in own), sum(c.fixed_by is not None for c in own)
                 yield f"| {title} | {broken} | {len(own) - broken} | {done} |"
+    dead = [file.path for file in report.files if file.live is False and found.get(file.path)]
+    if dead:
+        yield ""
+        yield f"No registry or entry point of the plugin reaches {', '.join(map(code, dead))}."
     yield ""
     yield f"Read from the files by vitport {report.version}; nothing was run. Lines are those of the files as they are."
 

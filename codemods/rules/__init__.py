@@ -3,7 +3,7 @@ changes."""
 
 from __future__ import annotations
 
-from codemods import leftovers, verify
+from codemods import leftovers, liveness, verify
 from codemods.rule import Rule
 from codemods.rules import (
     backend_choice,
@@ -53,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     moved_imports.RULE,
     patches.RULE,
     source_patches.RULE,
+    liveness.RULE,
     verify.RULE,
     leftovers.RULE,
 )

@@ -27,6 +27,7 @@ def test_one_file_with_rewrites_and_findings() -> None:
         "path": "models/part.py",
         "source": "0.11.2",
         "status": "needs-attention",
+        "live": None,
         "rewrites": [
             {
                 "code": "VA1",
