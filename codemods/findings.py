@@ -79,6 +79,7 @@ class Change:
     breaking: bool  # it fails at import, construction or a call; else it only may do something else
     fixed_by: str | None  # the code of the rule that follows it; "" where several do; None where a person has to
     remedy: str = ""  # for that person
+    cell: int | None = None  # of a notebook, as in a finding
 
 
 @dataclass(frozen=True)

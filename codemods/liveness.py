@@ -53,7 +53,7 @@ def reached(files: Iterable[ParsedFile]) -> dict[Path, bool]:
     plugins: dict[Path, _Plugin | None] = {}
     for file in files:
         root = _root(file)
-        if root is None:
+        if root is None or file.path.suffix != ".py":
             continue
         if root not in plugins:
             plugin = _Plugin(root)
@@ -169,8 +169,17 @@ class _Plugin:
                 self._trees[path] = None
         return self._trees[path]
 
-    def _named(self, parts: Parts) -> Iterator[Path]:
-        """The files that importing a dotted name runs: the module, or the one it is a name of, and their packages."""
+    def _named(self, parts: Parts, near: Path | None = None) -> Iterator[Path]:
+        """The files that importing a dotted name runs: the module, or the one it is a name of, and their packages.
+
+        Also those that it means beside the file it stands in, as in a copy of a package under another name.
+        """
+        if near is not None:
+            spans = ((start, end) for start in range(1, len(parts)) for end in range(start + 1, len(parts) + 1))
+            for start, end in spans:
+                path = near.parent.joinpath(*parts[start:end]).with_suffix(".py")
+                if path in self.files:
+                    yield path
         for size in range(len(parts), 0, -1):
             for path in self._by_last.get(parts[size - 1], ()):
                 if self.files[path][-size:] == parts[:size]:
@@ -191,11 +200,11 @@ class _Plugin:
         for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    yield from self._named(tuple(alias.name.split(".")))
+                    yield from self._named(tuple(alias.name.split(".")), path)
             elif isinstance(node, ast.ImportFrom):
                 yield from self._imported(path, node)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                named += self._in_text(node.value)
+                named += self._in_text(node.value, path)
             elif isinstance(node, (ast.Tuple, ast.List)):
                 named += self._in_row(node)
             elif isinstance(node, ast.Call):
@@ -214,7 +223,7 @@ class _Plugin:
         module = tuple(node.module.split(".")) if node.module else ()
         for alias in node.names:
             if not node.level:
-                yield from self._named((*module, alias.name))
+                yield from self._named((*module, alias.name), path)
                 continue
             folder = path.parents[node.level - 1] if node.level <= len(path.parents) else path.parent
             for parts in ((*module, alias.name), module):
@@ -224,14 +233,14 @@ class _Plugin:
                         yield target
                         yield from self._packages(target)
 
-    def _in_text(self, text: str) -> list[Path]:
+    def _in_text(self, text: str, near: Path) -> list[Path]:
         """`pkg.module:Class` and `pkg.module`, or all of `pkg.`; a single word is no sign of a module."""
         match = _REFERENCE.fullmatch(text)
         if match is None or ("." not in text and ":" not in text):
             return []
         parts = tuple(match[1].split("."))
         if not match[2]:
-            return list(self._named(parts))
+            return list(self._named(parts, near))
         size = len(parts)
         return [path for path, own in self.files.items() if any(own[i : i + size] == parts for i in range(len(own)))]
 

@@ -73,6 +73,11 @@ class Notebook:
         start, cell = max((s for s in self.starts if s[0] <= line), key=lambda s: s[0], default=self.starts[0])
         return cell.number, max(line - start + 1, 1)
 
+    def line(self, cell: int, line: int) -> int:
+        """The line of `code` for a line of a cell."""
+        start = next(start for start, of in self.starts if of.number == cell)
+        return start + line - 1
+
     def with_code(self, code: str) -> str:
         """The file's text with the cells as in `code`. Raises NotebookError where a cell or a magic got lost."""
         new = self._split(code)

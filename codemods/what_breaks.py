@@ -8,10 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from codemods import migrate
+from codemods.findings import Change, Finding
+from codemods.notebook import SUFFIX, Notebook
 from codemods.reports import console, what_breaks
+from codemods.source_file import SourceFile
 
 _EPILOG = """\
 exit codes, as of vitport --check:
@@ -43,10 +47,34 @@ def _run(parser: migrate.Parser, arguments: argparse.Namespace) -> int:
     target, _, source = migrate.versions(parser, arguments)
     report, plan = examine(arguments.paths, Options(target, source, write=False))
     plans = {str(file.file.path): file for file in plan.files}
-    found = {file.path: changes(plan, plans[file.path], file.findings) for file in report.files if file.path in plans}
+    found: dict[str, list[Change]] = {}
+    for told in report.files:
+        file = plans.get(told.path)
+        if file is not None and told.error is None:
+            cells = _Cells(file.file.path)
+            made = changes(plan, file, [cells.flat(finding) for finding in told.findings])
+            found[told.path] = [cells.placed(change) for change in made]
     migrate.show(what_breaks.render(report, found))
     sys.stderr.write(console.failures(report))
     return report.exit_code
+
+
+class _Cells:
+    """Between the lines of a notebook's cells, which people are told, and those of all its code, which are planned."""
+
+    def __init__(self, path: Path) -> None:
+        self._notebook = Notebook(SourceFile.read(path).text) if path.suffix == SUFFIX else None
+
+    def flat(self, finding: Finding) -> Finding:
+        if self._notebook is None or finding.cell is None:
+            return finding
+        return replace(finding, line=self._notebook.line(finding.cell, finding.line), cell=None)
+
+    def placed(self, change: Change) -> Change:
+        if self._notebook is None:
+            return change
+        cell, line = self._notebook.place(change.line)
+        return replace(change, cell=cell, line=line)
 
 
 if __name__ == "__main__":

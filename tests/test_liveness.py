@@ -71,6 +71,10 @@ class TestFile:
         report = look(live="from .dead import Dead\n" + MODEL.format(name="Live"))
         assert marks(report) == {"live": False, "dead": False}
 
+    def test_is_reached_in_a_copy_of_its_package_under_another_name(self, look: Look) -> None:
+        registers = 'def register(registry):\n    registry.register_model("A", "pear.live:Live")\n'
+        assert marks(look(__init__=registers)) == {"live": True, "dead": False}
+
     def test_is_not_reached_by_a_comment(self, look: Look) -> None:
         report = look(__init__='# register_model("A", "orchard.live:Live")\n')
         assert marks(report)["live"] is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -176,6 +177,25 @@ def test_a_file_that_nothing_reaches_is_named(
     (plugin / "dead.py").write_text("from vllm.attention.layer import Attention\n\n\nclass Mine(Attention): ...\n")
     assert main(["plugin", "--target", "0.32"]) == 1
     assert "No registry or entry point of the plugin reaches `plugin/dead.py`." in capsys.readouterr().out
+
+
+def test_places_in_a_notebook_are_lines_of_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notebook = new_notebook(
+        ["x = 1\n", "from vllm.attention.layer import check_upstream_fa_availability as c\n\nc(x)\n"]
+    )
+    (tmp_path / "look.ipynb").write_text(notebook)
+    assert main([str(tmp_path), "--target", "0.32"]) == 1
+    shown = capsys.readouterr().out
+    assert rows(shown, "Imports from vLLM")[0][4].endswith("look.ipynb: cell 2, line 1`")
+    assert rows(shown, "Functions of vLLM that are called")[0][4].endswith("look.ipynb: cell 2, line 3`")
+    assert not rows(shown, "What else the port to this release would leave to a person")
+
+
+def new_notebook(cells: list[str]) -> str:
+    code = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    return json.dumps(
+        {"cells": [{**code, "source": cell} for cell in cells], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    )
 
 
 def test_bad_usage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,11 +74,15 @@ def _grouped(use: Use, found: Mapping[str, Sequence[Change]]) -> list[_Row]:
         for change in changes:
             if change.use is use:
                 key = (change.name, change.what, change.breaking, change.fixed_by, change.remedy)
-                groups.setdefault(key, (change, []))[1].append(f"{path}:{change.line}")
+                groups.setdefault(key, (change, []))[1].append(_place(path, change))
     return sorted(
         groups.values(),
         key=lambda row: (row[0].fixed_by is not None, not row[0].breaking, row[0].name, row[0].what),
     )
+
+
+def _place(path: str, change: Change) -> str:
+    return f"{path}:{change.line}" if change.cell is None else f"{path}: cell {change.cell}, line {change.line}"
 
 
 def _section(title: str, rows: Sequence[_Row]) -> Iterator[str]:
