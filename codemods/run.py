@@ -441,7 +441,9 @@ def _apply_one(job: tuple[str, ast.Module | None, list[E.Edit]]) -> _Result:
     text, tree, edits = job
     try:
         return _Result(apply(text, tree or ast.parse(text), edits))
-    except (ApplyError, ListError, PlaceError, ParserSyntaxError) as error:
+    except ParserSyntaxError as error:
+        return _Result(error=f"LibCST cannot read it: {error.message}")  # its `str` fails where the text is empty
+    except (ApplyError, ListError, PlaceError) as error:
         return _Result(error=str(error).splitlines()[0])
     except Exception as error:  # a fault of ours in one file must not cost the others
         return _Result(error=f"{type(error).__name__}: {error}".splitlines()[0])
