@@ -23,8 +23,10 @@ class Home:
 
 _MODELS = ("vllm.model_executor.models.", "vllm.models.", "vllm.transformers_utils.processors.")
 
-# Renamed on the way, with the same parameters and meaning: what it was, and what it is. vLLM 0.18.0.
+# Renamed on the way, with the same parameters and meaning, or once imported for annotations alone: what it was, and
+# what it is. vLLM 0.18.0 (should_torch_compile_mm_vit), 0.11.1 (QuantizationConfig).
 _RENAMED = {
+    ("vllm.config", "QuantizationConfig"): Home("vllm.model_executor.layers.quantization", "QuantizationConfig"),
     ("vllm.model_executor.models.vision", "should_torch_compile_mm_vit"): Home(
         "vllm.compilation.decorators", "should_torch_compile_mm_encoder"
     ),
