@@ -109,7 +109,7 @@ def _parser() -> Parser:
     add("paths", nargs="*", type=Path, metavar="PATH", help="a Python file, or a folder to search for *.py")
     add("--version", action="version", version=f"vitport {__version__}")
 
-    add_versions(parser)
+    add_versions(parser, several=True)
 
     what = parser.add_argument_group("what to do")
     add = what.add_argument
@@ -145,14 +145,16 @@ def _parser() -> Parser:
     return parser
 
 
-def add_versions(parser: argparse.ArgumentParser) -> None:
+def add_versions(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """The arguments that say between which versions to go."""
     add = parser.add_argument_group("versions").add_argument
     add(
         "--target",
         metavar="VLLM",
+        action="append" if several else "store",
         help="the vLLM to port to: a release such as 0.32, 'latest', or 'installed'; "
-        "default: the one installed here, else the latest known",
+        "default: the one installed here, else the latest known"
+        + ("; given several times: one text that serves all of them" if several else ""),
     )
     add(
         "--source",
@@ -186,9 +188,10 @@ def _options(parser: Parser, arguments: argparse.Namespace) -> tuple[Options, st
     """The run's options, and how its target was chosen."""
     from codemods.run import Options
 
-    target, why_target, source = versions(parser, arguments)
+    targets, why_target, source = versions(parser, arguments, arguments.target or [None])
     return Options(
-        target=target,
+        target=targets[-1],
+        also=targets[:-1],
         source=source,
         write=not (arguments.diff or arguments.check),
         jobs=arguments.jobs,
@@ -199,11 +202,16 @@ def _options(parser: Parser, arguments: argparse.Namespace) -> tuple[Options, st
     ), why_target
 
 
-def versions(parser: Parser, arguments: argparse.Namespace) -> tuple[str, str, str | None]:
-    """The target, how it was chosen, and the source if one is named; bad ones end the program."""
+def versions(
+    parser: Parser, arguments: argparse.Namespace, specs: Sequence[str | None]
+) -> tuple[tuple[str, ...], str, str | None]:
+    """The targets, the oldest first, how they were chosen, and the source if one is named; bad ones end the program."""
+    from codemods.target import release_key
+
     try:
-        target, why_target = _target(arguments.target)
-        return target, why_target, _source(arguments.source, target)
+        chosen = dict(map(_target, specs))
+        targets = tuple(sorted(chosen, key=release_key))
+        return targets, ", ".join(dict.fromkeys(chosen.values())), _source(arguments.source, targets[0])
     except ValueError as error:
         parser.error(str(error))
 

@@ -24,19 +24,21 @@ from codemods.notebook import SUFFIX, Notebook, NotebookError
 from codemods.parsed_file import ParsedFile
 from codemods.plan import FilePlan, Plan
 from codemods.project import Project, module_name
+from codemods.reports.together import together
 from codemods.rule import Rule
 from codemods.rules import RULES
 from codemods.rules.version_guards import RULE as VERSION_GUARDS
 from codemods.rules.version_guards import kept_guards_in_the_way
 from codemods.source_file import SourceError, SourceFile
 from codemods.source_version import describe, source_versions
-from codemods.target import target
+from codemods.target import release_key, target
 from codemods.verify import RULE as SELF_CHECK
 from codemods.verify import problems
 from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api
 
 Progress = Callable[[int, int], None]
+Elsewhere = Callable[[str, ParsedFile], bool]
 
 _RELATIVE = re.compile(r"^\s*from\s+\.", re.M)  # a copy out of vLLM's models folder may mean vLLM's own neighbours
 _WORTH_A_POOL = 300_000  # bytes of changed files below which starting processes costs more than it saves
@@ -55,10 +57,16 @@ class Options:
     ignore: frozenset[str] = frozenset()
     keep_params: bool = False
     keep_guards: bool = False
+    also: tuple[str, ...] = ()  # further targets, which the same text must serve
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All targets, the oldest first."""
+        return tuple(sorted({self.target, *self.also}, key=release_key))
 
 
 @dataclass
-class _Input:
+class Input:
     """One file of the run while it goes through: read, parsed if a rule may apply, planned, changed."""
 
     path: Path
@@ -105,20 +113,70 @@ def migrate(paths: Sequence[Path], options: Options, progress: Progress | None =
 
 def examine(paths: Sequence[Path], options: Options, progress: Progress | None = None) -> tuple[Report, Plan]:
     """The same, and what was planned: the last plan, over the files as they were."""
-    target(options.target)
+    for release in options.targets:
+        target(release)
     rules = active_rules(options)
     found = discover(paths)
-    inputs = [_Input(path) for path in found.files]
+    inputs = [Input(path) for path in found.files]
     given = {Path(os.path.abspath(path)) for path in paths}
     for entry in inputs:
         _read(entry)
     _parse(inputs, _word_search({name for rule in rules for name in rule.names}), given)
     neighbours = _neighbours(inputs)
     elsewhere = _elsewhere(inputs)
+    setting = Setting(neighbours, rules, elsewhere, found.roots)
     frozen: dict[Path, Finding] = {}
+    notes: dict[Path, list[Finding]] = {}
+    if options.also:
+        from codemods.several_targets import port_for_all
+
+        plans, notes = port_for_all(inputs, setting, options, frozen)
+    else:
+        plans = {options.target: port(inputs, setting, options, frozen, progress)}
+    reports = [FileReport(str(error.path), error=str(error)) for error in found.errors]
+    if not inputs and not reports:
+        reports = [FileReport(str(path), error=f"{path}: no Python files here; check the path") for path in paths]
+    by_path = {release: {p.file.path: p for p in plan.files} for release, plan in plans.items()}
+    live = (
+        reached(e.parsed for e in inputs if e.parsed is not None)
+        if UNREACHED.code in plans[options.target].active
+        else {}
+    )
+    for entry in inputs:
+        told = {r: _report(entry, plan, by_path[r].get(entry.path), frozen) for r, plan in plans.items()}
+        told = {
+            r: report if r == options.target else _in_arms(report, by_path[r].get(entry.path))
+            for r, report in told.items()
+        }
+        report = _written(entry, together(told, notes.get(entry.path, ())), options, found.roots)
+        reports.append(_marked(report, live.get(entry.path)))
+    reports.sort(key=lambda report: report.path)
+    report_of_all = Report(" and ".join(options.targets), tuple(reports), dry_run=not options.write)
+    return report_of_all, plans[options.target]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What does not change while a run plans, checks and plans anew."""
+
+    neighbours: list[ParsedFile]
+    rules: tuple[Rule, ...]
+    elsewhere: Elsewhere
+    roots: Sequence[Path]
+
+
+def port(
+    inputs: list[Input],
+    setting: Setting,
+    options: Options,
+    frozen: dict[Path, Finding],
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan and carry out until every change passes its check; `frozen` takes the files that do not, with the reason."""
+    neighbours, rules, elsewhere = setting.neighbours, setting.rules, setting.elsewhere
     while True:
         plan = _plan(inputs, neighbours, rules, options, frozen, elsewhere)
-        if unwritable := _unwritable(plan, inputs, found.roots):
+        if unwritable := _unwritable(plan, inputs, setting.roots):
             frozen.update(unwritable)  # planned around from the start: no other file may count on a change in them
             continue
         if held := kept_guards_in_the_way(plan):
@@ -127,24 +185,14 @@ def examine(paths: Sequence[Path], options: Options, progress: Progress | None =
         failed = _carry_out(plan, inputs, options, frozen, progress)
         failed = failed or _again(inputs, neighbours, rules, options, frozen, elsewhere)
         if not failed:
-            break
+            return plan
         frozen.update(failed)  # left exactly as they are; the others are planned anew without them
-    reports = [FileReport(str(error.path), error=str(error)) for error in found.errors]
-    if not inputs and not reports:
-        reports = [FileReport(str(path), error=f"{path}: no Python files here; check the path") for path in paths]
-    by_path = {p.file.path: p for p in plan.files}
-    live = reached(e.parsed for e in inputs if e.parsed is not None) if UNREACHED.code in plan.active else {}
-    for entry in inputs:
-        report = _report(entry, plan, by_path.get(entry.path), options, frozen, found.roots)
-        reports.append(_marked(report, live.get(entry.path)))
-    reports.sort(key=lambda report: report.path)
-    return Report(options.target, tuple(reports), dry_run=not options.write), plan
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _read(entry: _Input) -> None:
+def _read(entry: Input) -> None:
     try:
         entry.source = SourceFile.read(entry.path)
     except SourceError as error:
@@ -155,7 +203,7 @@ def _word_search(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(r"\b(?:" + "|".join(sorted(map(re.escape, names))) + r")\b")
 
 
-def _parse(inputs: list[_Input], words: re.Pattern[str], given: set[Path]) -> None:
+def _parse(inputs: list[Input], words: re.Pattern[str], given: set[Path]) -> None:
     """Parse the files in which a rule's name or a relative import stands, those given one by one, and those that pass
     such a name on."""
     while True:
@@ -175,7 +223,7 @@ def _words(pattern: re.Pattern[str]) -> list[str]:
     return pattern.pattern[len(r"\b(?:") : -len(r")\b")].replace("\\", "").split("|")
 
 
-def _parse_one(entry: _Input) -> None:
+def _parse_one(entry: Input) -> None:
     assert entry.source is not None
     text = entry.source.text
     if entry.path.suffix == SUFFIX:
@@ -244,7 +292,7 @@ def _made_from_multi_head(file: ParsedFile) -> set[str]:
     return found
 
 
-def _neighbours(inputs: list[_Input]) -> list[ParsedFile]:
+def _neighbours(inputs: list[Input]) -> list[ParsedFile]:
     """Files beside the given ones that are not given: read for callers of what changes, and for what the given ones
     import from them; never written."""
     known = {os.path.realpath(e.path) for e in inputs}
@@ -263,7 +311,7 @@ def _neighbours(inputs: list[_Input]) -> list[ParsedFile]:
         for path in sorted(folder.glob("*.py")):
             if os.path.realpath(path) in known or not path.is_file():
                 continue
-            entry = _Input(path)
+            entry = Input(path)
             _read(entry)
             if entry.source is not None:
                 text = entry.source.text
@@ -277,10 +325,7 @@ def _neighbours(inputs: list[_Input]) -> list[ParsedFile]:
 # -- planning --------------------------------------------------------------------------------------------------------
 
 
-Elsewhere = Callable[[str, ParsedFile], bool]
-
-
-def _elsewhere(inputs: list[_Input]) -> Elsewhere:
+def _elsewhere(inputs: list[Input]) -> Elsewhere:
     """Whether a file that no rule looked into, of the run or beside the given ones, takes a name from another file."""
 
     @cache
@@ -302,7 +347,7 @@ def _elsewhere(inputs: list[_Input]) -> Elsewhere:
 
 
 def _plan(
-    inputs: list[_Input],
+    inputs: list[Input],
     neighbours: list[ParsedFile],
     rules: Sequence[Rule],
     options: Options,
@@ -327,7 +372,7 @@ def plan_files(
     keep = options.keep_guards or VERSION_GUARDS.code not in active
     written = [file for file in files if file.path not in frozen]
     beside = [*(file for file in files if file.path in frozen), *neighbours]
-    views = settled(written, beside, options.target, (), keep)
+    views = settled(written, beside, options.target, options.also, keep)
     project = Project([views[f.path].file if f.path in views else f for f in [*files, *neighbours]])
     api = Api.of(options.target)
     unwritten = {file.path for file in beside}
@@ -362,7 +407,7 @@ def plan_files(
 
 
 def _carry_out(
-    plan: Plan, inputs: list[_Input], options: Options, frozen: dict[Path, Finding], progress: Progress | None
+    plan: Plan, inputs: list[Input], options: Options, frozen: dict[Path, Finding], progress: Progress | None
 ) -> dict[Path, Finding]:
     """Set `after` of every planned file; what cannot be carried out or fails the check is returned, with a finding."""
     by_path = {entry.path: entry for entry in inputs}
@@ -399,7 +444,7 @@ def _carry_out(
     return failed
 
 
-def _unwritable(plan: Plan, inputs: list[_Input], roots: Sequence[Path]) -> dict[Path, Finding]:
+def _unwritable(plan: Plan, inputs: list[Input], roots: Sequence[Path]) -> dict[Path, Finding]:
     """Files that would change but may not be written: each gets its error."""
     by_path = {entry.path: entry for entry in inputs}
     found: dict[Path, Finding] = {}
@@ -466,7 +511,7 @@ def _applied(work: Sequence[FilePlan], jobs: int) -> Iterable[tuple[FilePlan, _R
 
 
 def _again(
-    inputs: list[_Input],
+    inputs: list[Input],
     neighbours: list[ParsedFile],
     rules: Sequence[Rule],
     options: Options,
@@ -504,12 +549,10 @@ def _marked(report: FileReport, live: bool | None) -> FileReport:
 
 
 def _report(
-    entry: _Input,
+    entry: Input,
     run: Plan,
     plan: FilePlan | None,
-    options: Options,
     frozen: dict[Path, Finding],
-    roots: Sequence[Path],
 ) -> FileReport:
     if entry.error is not None or entry.source is None:
         return FileReport(str(entry.path), error=entry.error)
@@ -524,7 +567,7 @@ def _report(
     if entry.notebook is not None:
         rewrites = tuple(_in_cell(entry.notebook, rewrite) for rewrite in rewrites)
         told = (*(_in_cell(entry.notebook, finding) for finding in told), *_skipped_cells(entry.notebook))
-    report = FileReport(
+    return FileReport(
         str(entry.path),
         source=describe(plan.source),
         rewrites=rewrites,
@@ -533,7 +576,19 @@ def _report(
         before=entry.source.text if entry.after is not None else None,
         after=entry.text_after,
     )
-    if report.changed and report.after is not None:
+
+
+def _in_arms(report: FileReport, plan: FilePlan | None) -> FileReport:
+    """Of the rewrites for one target of several, those in its own arms of guards: the rest is the newest target's."""
+    kept = plan.view.kept if plan is not None and plan.view is not None else []
+    places = [E.Ref.of(guard) for guard in kept]
+    inside = (r for r in report.rewrites if any(p.line <= r.line <= p.end_line for p in places))
+    return replace(report, rewrites=tuple(inside))
+
+
+def _written(entry: Input, report: FileReport, options: Options, roots: Sequence[Path]) -> FileReport:
+    """Write what changed, or in a dry run see whether it could be."""
+    if entry.source is not None and report.changed and report.after is not None:
         try:
             if options.write:
                 entry.source.write(report.after, roots)

@@ -22,7 +22,8 @@ RULE = Rule(
         "target, every "
         "new call of vLLM's vision attention must bind to the target's signature, and a second run must have "
         "nothing to "
-        "do. A file that fails any of these keeps its bytes; the other files are planned anew without it."
+        "do. A file that fails any of these keeps its bytes; the other files are planned anew without it. "
+        "So does, in a run for several targets, a file that no one text can serve."
     ),
     follows="nothing upstream: it guards the other rules",
     names=frozenset(),

@@ -44,7 +44,7 @@ def _run(parser: migrate.Parser, arguments: argparse.Namespace) -> int:
     from codemods.breakage import changes
     from codemods.run import Options, examine
 
-    target, _, source = migrate.versions(parser, arguments)
+    (target,), _, source = migrate.versions(parser, arguments, [arguments.target])
     report, plan = examine(arguments.paths, Options(target, source, write=False))
     plans = {str(file.file.path): file for file in plan.files}
     found: dict[str, list[Change]] = {}

@@ -15,7 +15,7 @@ from codemods.vllm_api import Api, releases
 _CATCHES = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 _BY_DEVICE = re.compile(
-    r"flash|triton|xformers|aiter|cuda|rocm|xpu|cpu|tpu|npu|cutlass|deep_?gemm|fa_utils|_ops?\b|ray"
+    r"(?:^|[._])(?:flash\w*|triton|xformers|aiter|cuda|rocm|xpu|cpu|tpu|npu|cutlass|deep_?gemm|fa_utils|ops?|ray)(?:[._]|$)"
 )
 """Modules that may fail to import where a device or a package is missing, whatever the release."""
 

@@ -59,6 +59,16 @@ _RENAMED = {
 }
 
 
+def earlier(module: str, name: str) -> tuple[tuple[str, str], ...]:
+    """What a type was in earlier releases: (module, name)."""
+    return tuple(old for old, new in _RENAMED.items() if new == (module, name))
+
+
+def later(module: str, name: str) -> str:
+    """What a type is called in later releases."""
+    return _RENAMED.get((module, name), (module, name))[1]
+
+
 def plan(run: Plan) -> None:
     for file in run.open_files:
         for statement in file.file.nodes[ast.ImportFrom]:

@@ -142,6 +142,17 @@ SETTLED = {
         flash = AttentionBackendEnum.FLASH_ATTN
         """,
     ),
+    "a module whose name only contains that of a device": (
+        """\
+        try:
+            from vllm.inputs import MultiModalInput
+        except ImportError:
+            from vllm.multimodal.inputs import MultiModalInputs as MultiModalInput
+        """,
+        """\
+        from vllm.inputs import MultiModalInput
+        """,
+    ),
     "a stand-in class": (
         """\
         try:
