@@ -99,7 +99,7 @@ class Project:
 
     def meaning(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
         """What an expression stands for, after following re-exports through files of the project."""
-        name = file.resolve(node, at)
+        name = file.resolve(node, at) or self._by_star(file, node, at or node)
         return None if name is None else self.follow(name)
 
     def follow(self, name: str) -> str:
@@ -114,10 +114,37 @@ class Project:
             first, _, rest = last.partition(".")
             found = file._scopes.get(file.tree, {}).get(first, [])
             targets = {b.qualified for b in found if isinstance(b, Import)}
+            if not found and (starred := self._brought_by_star(file, first)):
+                name = f"{starred}.{last}"
+                continue
             if len(found) != 1 or len(targets) != 1:
                 return name
             name = targets.pop() + (f".{rest}" if rest else "")
         return name
+
+    def _by_star(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None) -> str | None:
+        """The same for a name that `from module import *` brings from another file of the project."""
+        name = dotted(node)
+        first, dot, rest = (name or "").partition(".")
+        if not name or at is None or file.bound(first, at):
+            return None
+        module = self._brought_by_star(file, first)
+        return f"{module}.{first}{dot}{rest}" if module else None
+
+    def _brought_by_star(self, file: ParsedFile, name: str) -> str | None:
+        """The one module of the project of which a `*` at a file's module level brings the name."""
+        if name.startswith("_"):
+            return None
+        found = []
+        for star in file._scopes.get(file.tree, {}).get("*", []):
+            home = self.by_module.get(star.module) if isinstance(star, Import) else None
+            if home is not None and (name in home.exported if home.exported else self._binds(home, name)):
+                found.append(home.module)
+        return found[0] if len(found) == 1 else None
+
+    def _binds(self, file: ParsedFile, name: str) -> bool:
+        table = file._scopes.get(file.tree, {})
+        return name in table or ("*" in table and self._brought_by_star(file, name) is not None)
 
     def vllm(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
         """The dotted vLLM name an expression stands for, or None if it is not vLLM's.
