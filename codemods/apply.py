@@ -65,8 +65,9 @@ class _CommentRenamer(cst.CSTTransformer):
 
 
 def _positional_last_first(edit: E.Edit) -> int:
-    """Arguments named by position are taken out from the last to the first, so that the positions stay true."""
-    return -edit.argument if isinstance(edit, E.RemoveArgument) and isinstance(edit.argument, int) else 1
+    """Arguments named by position are changed from the last to the first, so that the positions stay true."""
+    positional = isinstance(edit, (E.RemoveArgument, E.SetArgument)) and isinstance(edit.argument, int)
+    return -edit.argument if positional else 1  # type: ignore[union-attr, operator]
 
 
 class _Transformer(cst.CSTTransformer):

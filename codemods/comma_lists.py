@@ -94,16 +94,14 @@ def without_argument(arguments: Sequence[cst.Arg], which: str | int) -> Sequence
 
 def with_argument(arguments: Sequence[cst.Arg], edit: E.SetArgument) -> Sequence[cst.Arg]:
     result = list(arguments)
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     for index, argument in enumerate(result):
-        if argument.keyword is not None and argument.keyword.value == edit.keyword:
+        if index == edit.argument or (argument.keyword is not None and argument.keyword.value == edit.argument):
             value = argument.value if edit.value is None else cst.parse_expression(edit.value)
-            result[index] = argument.with_changes(keyword=cst.Name(edit.new_keyword), value=value)
+            spaced = equal if argument.keyword is None else argument.equal
+            result[index] = argument.with_changes(keyword=cst.Name(edit.new_keyword), value=value, equal=spaced)
             return result
-    new = cst.Arg(
-        keyword=cst.Name(edit.new_keyword),
-        value=cst.parse_expression(edit.value or "None"),
-        equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
-    )
+    new = cst.Arg(keyword=cst.Name(edit.new_keyword), value=cst.parse_expression(edit.value or "None"), equal=equal)
     place = next((i for i, a in enumerate(result) if a.star == "**"), len(result))
     if not result:
         return [new]

@@ -97,10 +97,11 @@ class RemoveArgument:
 
 @dataclass(frozen=True)
 class SetArgument:
-    """Rename and/or revalue a keyword argument of a call; it is appended if the call has no such argument."""
+    """Rename and/or revalue an argument of a call, which is passed by keyword from then on; it is appended if the call
+    has no such argument."""
 
     call: Ref
-    keyword: str
+    argument: str | int
     new_keyword: str
     value: str | None = None  # None: the value stays
 

@@ -91,7 +91,7 @@ class Project:
             if file.module in self.by_module:  # two trees with packages of one name
                 file.module = f"{file.module}__{index}"
             self.by_module[file.module] = file
-        self._attributes: dict[tuple[str, str], list[Class]] = {}
+        self._attributes: dict[tuple[str, str], list[tuple[ParsedFile, ast.Call]]] = {}
         self._values: dict[str, dict[str, list[ast.expr]]] = {}
         self._aliases: dict[str, dict[str, set[str]]] = {}
 
@@ -251,20 +251,25 @@ class Project:
 
     def instances(self, file: ParsedFile, node: ast.AST, depth: int = 0) -> list[Class]:
         """Classes of the project that the value of an expression may be an instance of (or a list of)."""
+        makers = self.makers(file, node, depth)
+        return [c for home, call in makers if (c := self.class_named(home, call.func)) is not None]
+
+    def makers(self, file: ParsedFile, node: ast.AST, depth: int = 0) -> list[tuple[ParsedFile, ast.Call]]:
+        """The calls that may have made the value of an expression (or the items of it), followed as far as the project
+        goes: each calls a class of the project, or something from outside."""
         if depth > 6:
             return []
         if isinstance(node, ast.IfExp):
-            return [*self.instances(file, node.body, depth + 1), *self.instances(file, node.orelse, depth + 1)]
+            return [*self.makers(file, node.body, depth + 1), *self.makers(file, node.orelse, depth + 1)]
         if isinstance(node, (ast.Subscript, ast.Starred)):
-            return self.instances(file, node.value, depth + 1)
+            return self.makers(file, node.value, depth + 1)
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [c for item in node.elts for c in self.instances(file, item, depth + 1)]
+            return [m for item in node.elts for m in self.makers(file, item, depth + 1)]
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return self.instances(file, node.elt, depth + 1)
+            return self.makers(file, node.elt, depth + 1)
         if isinstance(node, ast.Call):
-            found = self.class_named(file, node.func)
-            if found is not None:
-                return [found]
+            if self.class_named(file, node.func) is not None:
+                return [(file, node)]
             name = dotted(node.func) or ""
             if name.rpartition(".")[2] in (
                 "ModuleList",
@@ -276,39 +281,39 @@ class Project:
                 "tuple",
                 "make_layers",
             ):
-                return [c for a in node.args for c in self.instances(file, a, depth + 1)]
+                return [m for a in node.args for m in self.makers(file, a, depth + 1)]
             reached = self.callee(file, node, depth + 1)
             if reached is not None and reached.node.name not in ("__init__", "forward"):
                 returned = [
                     n.value for n in ast.walk(reached.node) if isinstance(n, ast.Return) and n.value is not None
                 ]
-                return [c for value in returned for c in self.instances(reached.file, value, depth + 1)]
-            return []
+                return [m for value in returned for m in self.makers(reached.file, value, depth + 1)]
+            return [(file, node)] if reached is None else []
         if isinstance(node, ast.Lambda):
-            return self.instances(file, node.body, depth + 1)
+            return self.makers(file, node.body, depth + 1)
         attribute = self_attribute(node)
         if attribute is not None:
             owner = file.class_of(node)
             return self._attribute(Class(file, owner), attribute) if owner is not None else []
         if isinstance(node, ast.Attribute):
-            return [c for base in self.instances(file, node.value, depth + 1) for c in self._attribute(base, node.attr)]
+            return [m for base in self.instances(file, node.value, depth + 1) for m in self._attribute(base, node.attr)]
         if isinstance(node, ast.Name):
-            return [c for value in _sources(file, node) for c in self.instances(file, value, depth + 1)]
+            return [m for value in _sources(file, node) for m in self.makers(file, value, depth + 1)]
         return []
 
-    def _attribute(self, cls: Class, attribute: str) -> list[Class]:
+    def _attribute(self, cls: Class, attribute: str) -> list[tuple[ParsedFile, ast.Call]]:
         key = (cls.qualified, attribute)
         if key not in self._attributes:
             self._attributes[key] = []  # an attribute set from itself adds nothing
             found = [
-                c
+                m
                 for here in self.bases(cls)
                 for value in self._assigned(here).get(attribute, ())
-                for c in self.instances(
+                for m in self.makers(
                     here.file, value
                 )  # anew from here: what is remembered must not depend on the way in
             ]
-            self._attributes[key] = list({c.qualified: c for c in found}.values())
+            self._attributes[key] = list({id(call): (file, call) for file, call in found}.values())
         return self._attributes[key]
 
     def _assigned(self, cls: Class) -> dict[str, list[ast.expr]]:

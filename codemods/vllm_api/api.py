@@ -143,16 +143,32 @@ class Api:
         place = self._place(qualified)
         return self._bases(*place) if place else ()
 
+    def ancestry(self, qualified: str) -> tuple[str, ...]:
+        """The class and all its bases by their dotted names, nearest first; one outside vLLM as it is imported."""
+        place = self._place(qualified)
+        order = self._walk(*place, frozenset()) if place else []
+        return tuple(f"{module}.{name}" if module else name for module, name in order)
+
     def members(self, qualified: str) -> frozenset[str]:
         """Methods and attributes of a class: also what its methods set on `self`, and those of bases inside vLLM."""
+        place = self._place(qualified)
         found: set[str] = set()
+        return frozenset(found.union(*(self._own(*here) for here in (self._mro(*place) if place else ()))))
+
+    def definer(self, qualified: str, member: str) -> str | None:
+        """The class a member comes from: the nearest one, base or itself, whose text has it."""
         place = self._place(qualified)
         for module, name in self._mro(*place) if place else ():
-            facts = self._facts(module)
-            found.update(facts.get(name + "#", "#")[1:].split())
-            found.update(parameter.name for parameter in Signature.parse(facts.get(name + "{", "{")[1:]).parameters)
-            found.update(key[len(name) + 1 :] for key in facts if key.startswith((name + ".", name + ":")))
-        return frozenset(found)
+            if member in self._own(module, name):
+                return f"{module}.{name}"
+        return None
+
+    def _own(self, module: str, name: str) -> set[str]:
+        facts = self._facts(module)
+        found = {*facts.get(name + "#", "#")[1:].split()}
+        found.update(parameter.name for parameter in Signature.parse(facts.get(name + "{", "{")[1:]).parameters)
+        found.update(key[len(name) + 1 :] for key in facts if key.startswith((name + ".", name + ":")))
+        return found
 
     def enum_members(self, qualified: str) -> tuple[str, ...]:
         """Members of an enumeration in the order written; empty when it is none."""

@@ -56,8 +56,23 @@ class Signature:
         """Whether an argument may be passed by this keyword to a parameter of its own."""
         return name in self._by_keyword
 
+    def __str__(self) -> str:
+        """As a `def` has it, with `...` for every default."""
+        words: list[str] = []
+        before = Kind.POSITIONAL
+        for parameter in self.parameters:
+            if before is Kind.POSITIONAL_ONLY and parameter.kind is not before:
+                words.append("/")
+            if parameter.kind is Kind.KEYWORD_ONLY and before not in (Kind.KEYWORD_ONLY, Kind.ARGS):
+                words.append("*")
+            stars = {Kind.ARGS: "*", Kind.KWARGS: "**"}.get(parameter.kind, "")
+            words.append(f"{stars}{parameter.name}{'=...' * parameter.has_default}")
+            before = parameter.kind
+        return f"({', '.join([*words, '/'] if before is Kind.POSITIONAL_ONLY else words)})"
+
     @cached_property
-    def _by_position(self) -> tuple[Parameter, ...]:
+    def by_position(self) -> tuple[Parameter, ...]:
+        """The parameters that positional arguments reach, in order."""
         return tuple(p for p in self.parameters if p.kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL))
 
     @cached_property
@@ -76,9 +91,9 @@ class Signature:
         is refused only when it could not bind whatever they hold.
         """
         keywords = tuple(keywords)
-        if positional > len(self._by_position) and not self._takes_any(Kind.ARGS):
-            return f"it takes at most {len(self._by_position)} positional arguments, {positional} are given"
-        filled = self._by_position[:positional]
+        if positional > len(self.by_position) and not self._takes_any(Kind.ARGS):
+            return f"it takes at most {len(self.by_position)} positional arguments, {positional} are given"
+        filled = self.by_position[:positional]
         twice = [p.name for p in filled if p.name in keywords and p.kind is Kind.POSITIONAL]
         if twice:
             return f"'{twice[0]}' is given by position and by keyword"
