@@ -122,6 +122,8 @@ class _Run:
             self._call(edit.call, lambda arguments: lists.without_argument(arguments, edit.argument))
         elif isinstance(edit, E.SetArgument):
             self._call(edit.call, lambda arguments: lists.with_argument(arguments, edit))
+        elif isinstance(edit, E.Rename):
+            self._rename(edit)
         elif isinstance(edit, E.RemoveElement):
             _, node = self.places.find(edit.container)
             kept = cast(Any, node).elements[edit.index]
@@ -140,6 +142,15 @@ class _Run:
             slot = self.places.slot(edit.function)
             self.places.touch(slot)
             self.change(slot.node, lambda node: lists.with_signature(node, edit))
+
+    def _rename(self, edit: E.Rename) -> None:
+        if edit.place.kind == "Attribute":
+            _, node = self.places.find(edit.place)
+            self.change(node, lambda old: old.with_changes(attr=old.attr.with_changes(value=edit.name)))
+            return
+        slot = self.places.slot(edit.place)
+        self.places.touch(slot)
+        self.change(slot.node, lambda old: old.with_changes(name=old.name.with_changes(value=edit.name)))
 
     def _call(self, ref: E.Ref, change: Callable[[Sequence[cst.Arg]], Sequence[cst.Arg]]) -> None:
         if ref.kind == "ClassDef":

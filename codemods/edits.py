@@ -126,6 +126,14 @@ class SetParameter:
 
 
 @dataclass(frozen=True)
+class Rename:
+    """Change the name of a function where it is defined, or the last name of an attribute access."""
+
+    place: Ref
+    name: str
+
+
+@dataclass(frozen=True)
 class AddParameter:
     """Add a parameter with a default behind all others that may be passed by keyword; `annotation` may be empty."""
 
@@ -192,6 +200,7 @@ Edit = (
     | RemoveParameter
     | SetParameter
     | AddParameter
+    | Rename
     | SetReturns
     | RemoveElement
     | RemoveImport

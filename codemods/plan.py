@@ -60,6 +60,8 @@ class FilePlan:
         self.edits.append(edit)
         if isinstance(edit, (E.ReplaceStatement, E.ReplaceExpression)):
             self.rewritten.append(edit.statement if isinstance(edit, E.ReplaceStatement) else edit.expression)
+        elif isinstance(edit, E.Rename) and edit.place.kind == "Attribute":
+            self.rewritten.append(edit.place)
         elif isinstance(edit, E.RemoveImport):
             self.rewritten += [E.Ref.of(a) for a in self._aliases(edit)]
         if isinstance(edit, E.ReplaceStatement):

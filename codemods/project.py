@@ -229,7 +229,8 @@ class Project:
                 continue
             seen.add(here.qualified)
             yield here
-            queue += [base for node in here.node.bases if (base := self.class_named(here.file, node)) is not None]
+            plain = [node.value if isinstance(node, ast.Subscript) else node for node in here.node.bases]
+            queue += [base for node in plain if (base := self.class_named(here.file, node)) is not None]
 
     @cached_property
     def subclasses(self) -> dict[str, list[Class]]:
