@@ -13,16 +13,17 @@ from codemods.vllm_api import Api, Signature
 def why_not(api: Api, qualified: str, call: ast.Call) -> str | None:
     """One sentence why a call of a vLLM name does not bind at this release; None if it does or cannot be known."""
     signature = api.signature(qualified)
-    return None if signature is None else _binds(signature, call)
+    return None if signature is None else binds(signature, call)
 
 
 def why_not_instance(api: Api, qualified: str, call: ast.Call) -> str | None:
     """The same for a call of an instance of a vLLM class."""
     signature = api.call_signature(qualified)
-    return None if signature is None else _binds(signature, call)
+    return None if signature is None else binds(signature, call)
 
 
-def _binds(signature: Signature, call: ast.Call) -> str | None:
+def binds(signature: Signature, call: ast.Call) -> str | None:
+    """One sentence why a call does not bind to a signature; None if it does or cannot be known."""
     stars = [a for a in call.args if isinstance(a, ast.Starred)]
     names = [k.arg for k in call.keywords if k.arg is not None]
     return signature.binds(

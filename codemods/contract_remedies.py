@@ -38,7 +38,9 @@ _PROMPT_ONLY = (
 MEMBERS: dict[str, tuple[Remedy, ...]] = {
     "merge_by_field_config": (Remedy("0.13", "Take it out: items are always joined so.", droppable=True),),
     "multimodal_cpu_fields": (
-        Remedy("0.13", "Pass keep_on_cpu=True for these fields where _get_mm_fields_config makes them, and take it out."),
+        Remedy(
+            "0.13", "Pass keep_on_cpu=True for these fields where _get_mm_fields_config makes them, and take it out."
+        ),
     ),
     "embedding_padding_modules": (Remedy("0.12", "Take it out: nothing reads it any more.", droppable=True),),
     "default_pooling_type": (
@@ -49,7 +51,9 @@ MEMBERS: dict[str, tuple[Remedy, ...]] = {
     "get_language_model_spec": (
         Remedy("0.15", "Build the language model inside of `with self._mark_language_model(vllm_config):`."),
     ),
-    "get_num_mm_encoder_tokens": (Remedy("0.32", "Override get_mm_lora_token_counts(*, modality, mm_kwargs, num_mm_embeds)."),),
+    "get_num_mm_encoder_tokens": (
+        Remedy("0.32", "Override get_mm_lora_token_counts(*, modality, mm_kwargs, num_mm_embeds)."),
+    ),
     "get_num_mm_connector_tokens": (
         Remedy("0.32", "Override get_mm_lora_token_counts(*, modality, mm_kwargs, num_mm_embeds)."),
     ),
@@ -68,7 +72,9 @@ MEMBERS: dict[str, tuple[Remedy, ...]] = {
     "supported_mm_limits": (Remedy("0.17", "It is of the processing info: self.info.supported_mm_limits."),),
     "_call_hf_processor": (Remedy("0.29", _PROMPT_ONLY),),
     "_hf_processor_applies_updates": (
-        Remedy("0.29", "Take it out: vLLM applies the prompt updates itself, so that _get_prompt_updates must list all."),
+        Remedy(
+            "0.29", "Take it out: vLLM applies the prompt updates itself, so that _get_prompt_updates must list all."
+        ),
     ),
     "_apply_hf_processor_mm_only": (Remedy("0.29", "Override _apply_hf_processor_main(mm_items, hf_kwargs)."),),
     "_apply_hf_processor_text_mm": (Remedy("0.29", "Override _apply_hf_processor_main(mm_items, hf_kwargs)."),),
@@ -132,3 +138,28 @@ DUMMY_OPTIONS = ("vllm.config.multimodal", "BaseDummyOptions")
 def remedy(table: dict[str, tuple[Remedy, ...]], name: str, version: str) -> Remedy | None:
     """The entry that holds at a release."""
     return next((r for r in reversed(table.get(name, ())) if release_key(r.since) <= release_key(version)), None)
+
+
+DROPPED = frozenset({("support_torch_compile", "shape_invariants")})
+"""Arguments that only told vLLM more than it needs to know: (callable, parameter)."""
+
+RENAMED_PARAMETERS = {
+    "resolve_visual_encoder_outputs": {"feature_sample_layers": "select_layers"},
+    "default_pooling_type": {"pooling_type": "seq_pooling_type"},
+}
+"""Parameters that go by another name and mean what they meant."""
+
+ARGUMENTS: dict[tuple[str, str], tuple[Remedy, ...]] = {
+    ("ColumnParallelLinear", "output_sizes"): (
+        Remedy("0.14", "Build a MergedColumnParallelLinear(input_size, output_sizes, ...) if the weights are several."),
+    ),
+    ("IntermediateTensors", "kv_connector_output"): (Remedy("0.23", "Take it out: the model runner keeps it itself."),),
+    ("ProcessorInputs", "mm_data"): (
+        Remedy("0.16", "Pass mm_items=self.info.parse_mm_data(mm_data)."),
+        Remedy("0.17", "Pass mm_data_items=self.info.parse_mm_data(mm_data)."),
+    ),
+    ("ProcessorInputs", "tokenization_kwargs"): (Remedy("0.29", "Take it out: the prompt comes as token ids."),),
+    ("BaseMultiModalProcessor", "cache"): (Remedy("0.31", "Take it out: the cache comes with the inputs."),),
+    ("super().__init__", "cache"): (Remedy("0.31", "Take it out: the cache comes with the inputs."),),
+}
+"""What to write in place of an argument that is gone."""

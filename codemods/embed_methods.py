@@ -52,7 +52,7 @@ def is_renamed(run: Plan, cls: Class, method: Renamed) -> bool:
 
 
 def is_dead(run: Plan, cls: Class) -> bool:
-    """Whether a class already has the new name of either method: it follows 0.11.1, where nothing calls the old ones."""
+    """Whether a class already has the new name of either method: then nothing calls the old ones."""
     return any(run.project.method(cls, method.new) is not None for method in RENAMED)
 
 
@@ -72,9 +72,7 @@ def _is_language_model(run: Plan, cls: Class) -> bool:
     if constructor is None or forward is None or run.project.method(cls, "compute_logits") is None:
         return False
     needed = {p.arg for p in parameters(forward.node)[1:] if default_of(forward.node, p) is None}
-    return (
-        "vllm_config" in constructor.parameters and {"input_ids", "positions"} <= needed and needed <= _MODEL_INPUTS
-    )
+    return "vllm_config" in constructor.parameters and {"input_ids", "positions"} <= needed and needed <= _MODEL_INPUTS
 
 
 def _is_method(function: AnyFunction, method: Renamed) -> bool:
@@ -126,7 +124,9 @@ def _value_has_new(run: Plan, file: ParsedFile, value: ast.expr, method: Renamed
         answers.add(known)
     if not answers and isinstance(value, ast.Attribute):
         holders = run.project.makers(file, value.value)
-        if holders and all(run.project.class_named(h, c.func) is None and run.project.vllm(h, c.func) for h, c in holders):
+        if holders and all(
+            run.project.class_named(h, c.func) is None and run.project.vllm(h, c.func) for h, c in holders
+        ):
             return _value_has_new(run, file, value.value, method)
     owner = file.class_of(value)
     attribute = self_attribute(value)

@@ -1,4 +1,4 @@
-"""Embeddings of text into which those of images are merged: what a model writes by hand, and what its interface does."""
+"""Embeddings of images merged into those of the text: what a model does by hand, and what its interface does."""
 
 from __future__ import annotations
 
@@ -216,5 +216,3 @@ def flag(override: Override, name: str) -> bool | None:
     parameter = next((p for p in parameters(override.function) if p.arg == name), None)
     value = default_of(override.function, parameter) if parameter is not None else None
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, bool) else None
-
-

@@ -1,7 +1,7 @@
 """What classes of the project take from vLLM's: which classes they extend, and what those had and have.
 
-A vLLM class is known by the dotted name under which the project reaches it. It may have moved by the target; its members
-at any release are looked up under the name it has there.
+A vLLM class is known by the dotted name under which the project reaches it. It may have moved by the target; its
+members at any release are looked up under the name it has there.
 """
 
 from __future__ import annotations

@@ -39,8 +39,6 @@ from vllm.model_executor.models.utils import init_vllm_registered_model
 
 
 class CaptionModel(nn.Module, SupportsMultiModal):
-    merge_by_field_config = True
-
     def __init__(self, *, vllm_config, prefix: str = "") -> None:
         super().__init__()
         self.language_model = init_vllm_registered_model(vllm_config=vllm_config, prefix=prefix)

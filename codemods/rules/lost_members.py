@@ -81,8 +81,10 @@ def _plan_member(
     told = remedies.remedy(remedies.MEMBERS, name, run.target.version)
     lost = contracts.lost(run, bases, name)
     ceased = told is not None and not isinstance(statement, FunctionNode) and _was_member(run, bases, name)
-    if (lost is None and not ceased) or (told is None and contracts.reads(run, name)):
+    if lost is None and not ceased:
         return
+    if told is None and (contracts.reads(run, name) or not contracts.heritage(run, Class(file.file, cls)).closed):
+        return  # it may be somebody else's as well
     if told is not None and told.droppable and not isinstance(statement, FunctionNode):
         message = f"{name} means nothing to vLLM {run.target.version}"
         if file.edits and _may_drop(run, statement, name):
@@ -97,7 +99,11 @@ def _plan_member(
         Severity.ERROR if lost is None else Severity.WARNING,
         f"vLLM {run.target.version} no longer {what} {name} of {cls.name}"
         + (f", which {lost.base.rpartition('.')[2]} had until {lost.release}" if lost is not None else ""),
-        told.text if told is not None else f"See what {contracts.home(run, lost.base)} has in its place." if lost else "",
+        told.text
+        if told is not None
+        else f"See what {contracts.home(run, lost.base)} has in its place."
+        if lost
+        else "",
     )
 
 
@@ -116,10 +122,10 @@ RULE = Rule(
     name="lost-members",
     summary="Class attributes and methods that only an older interface of vLLM had are taken out or reported.",
     why=(
-        "vLLM reads attributes and calls methods of a model, its processor and its dummy inputs by the names that their "
-        "interfaces have. What an interface has lost is neither read nor called, and nothing says so at run time. An "
-        "attribute that means nothing any more is taken out of a file that changes anyway; for the rest the report says "
-        "what takes its place."
+        "vLLM reads attributes and calls methods of a model, its processor and its dummy inputs by the names of their "
+        "interfaces. What an interface has lost is neither read nor called, and nothing says so at run time. An "
+        "attribute that means nothing any more is taken out of a file that changes anyway; for the rest the "
+        "report says what takes its place."
     ),
     follows="the members of vLLM's interfaces at each release, as the index has them",
     names=frozenset({"merge_by_field_config", "multimodal_cpu_fields"}),

@@ -28,16 +28,15 @@ _HEAD = """\
 import torch
 from torch import nn
 from vllm.model_executor.models.interfaces import SupportsMultiModal
-from vllm.model_executor.models.utils import init_vllm_registered_model, merge_multimodal_embeddings
+from vllm.model_executor.models.qwen2 import Qwen2ForCausalLM
+from vllm.model_executor.models.utils import merge_multimodal_embeddings
 
 
 class CaptionModel(nn.Module, SupportsMultiModal):
-    merge_by_field_config = True
-
     def __init__(self, *, vllm_config, prefix: str = "") -> None:
         super().__init__()
         self.config = vllm_config.model_config.hf_config
-        self.language_model = init_vllm_registered_model(vllm_config=vllm_config, prefix=prefix)
+        self.language_model = Qwen2ForCausalLM(vllm_config=vllm_config, prefix=prefix)
 
     def get_language_model(self) -> nn.Module:
         return self.language_model
@@ -56,6 +55,8 @@ _STANDARD = (
 """
 )
 
+_STANDARD_AFTER = _HEAD.replace("from vllm.model_executor.models.utils import merge_multimodal_embeddings\n", "")
+
 _OWN = (
     _HEAD
     + """
@@ -72,16 +73,15 @@ _OWN_AFTER = """\
 import torch
 from torch import nn
 from vllm.model_executor.models.interfaces import SupportsMultiModal
-from vllm.model_executor.models.utils import _merge_multimodal_embeddings, init_vllm_registered_model
+from vllm.model_executor.models.qwen2 import Qwen2ForCausalLM
+from vllm.model_executor.models.utils import _merge_multimodal_embeddings
 
 
 class CaptionModel(nn.Module, SupportsMultiModal):
-    merge_by_field_config = True
-
     def __init__(self, *, vllm_config, prefix: str = "") -> None:
         super().__init__()
         self.config = vllm_config.model_config.hf_config
-        self.language_model = init_vllm_registered_model(vllm_config=vllm_config, prefix=prefix)
+        self.language_model = Qwen2ForCausalLM(vllm_config=vllm_config, prefix=prefix)
 
     def get_language_model(self) -> nn.Module:
         return self.language_model
@@ -164,9 +164,7 @@ def _merging_calls(run: Plan, override: Override) -> list[tuple[FilePlan, ast.Ca
 def _reads_alike_everywhere(override: Override, ids: ast.expr) -> bool:
     """Whether an expression means in every method what it means in this one."""
     function = override.function
-    return all(
-        name == "self" or not any(b is function for b in _scopes_of(override, name)) for name in loads(ids)
-    )
+    return all(name == "self" or not any(b is function for b in _scopes_of(override, name)) for name in loads(ids))
 
 
 def _scopes_of(override: Override, name: str) -> list[ast.AST]:
@@ -277,16 +275,16 @@ RULE = Rule(
     summary="Embeddings are merged by a mask; a method that does only what its interface does is left to that.",
     why=(
         "merge_multimodal_embeddings, which found the places of images by the ids of their tokens, is gone after vLLM "
-        "0.11.2. vLLM passes a mask to embed_input_ids instead, and SupportsMultiModal has a method that does the usual: "
-        "embed the text, merge what is given. A method that does no more is taken out where get_language_model returns "
-        "the model that it asked. One that does more keeps its text, takes the new argument, and merges at the same "
-        "places as before."
+        "0.11.2. vLLM passes a mask to embed_input_ids instead, and SupportsMultiModal has a method that does the "
+        "usual: embed the text, merge what is given. A method that does no more is taken out where get_language_model "
+        "returns the model that it asked. One that does more keeps its text, takes the new argument, and merges at "
+        "the same places as before."
     ),
-    follows="vLLM 0.11.1 (is_multimodal), 0.12.0 (merge_multimodal_embeddings removed), 0.18.0 (handle_oov_mm_token removed)",
+    follows="vLLM 0.11.1 (is_multimodal), 0.12.0 (merge_multimodal_embeddings), 0.18.0 (handle_oov_mm_token)",
     names=frozenset({MERGE}),
     plan=plan,
     examples=(
-        Example(before=_STANDARD, after="", source="0.11.0"),
+        Example(before=_STANDARD, after=_STANDARD_AFTER, source="0.11.0"),
         Example(before=_OWN, after=_OWN_AFTER, source="0.11.0"),
         Example(before=_HANDED_ON, after=_HANDED_ON, source="0.11.0", refused=True),
     ),

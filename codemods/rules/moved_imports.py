@@ -126,12 +126,13 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
 
 
 def _calls_of(file: FilePlan, local: str) -> Iterator[ast.Call]:
-    """Calls of a name, less those that other rules give other arguments."""
+    """Calls of a name, less those that other rules give other arguments, or have told of."""
+    told = set(file.refused)
     edited = {edit.call for edit in file.edits if isinstance(edit, (E.RemoveArgument, E.SetArgument))}
     for read in file.file.reads.get(local, ()):
         above = file.file.parents[read]
         if isinstance(above, ast.Call) and above.func is read and not file.gone(above):
-            if E.Ref.of(above) not in edited:
+            if E.Ref.of(above) not in edited and E.Ref.of(above) not in told:
                 yield above
 
 

@@ -67,19 +67,16 @@ def plan(run: Plan) -> None:
                         _plan_method(run, file, node, bases, statement)
 
 
-def _plan_method(
-    run: Plan, file: FilePlan, cls: ast.ClassDef, bases: tuple[str, ...], function: AnyFunction
-) -> None:
+def _plan_method(run: Plan, file: FilePlan, cls: ast.ClassDef, bases: tuple[str, ...], function: AnyFunction) -> None:
     own = signature_of(function)
     base = next((b for b in bases if contracts.signature(run, b, function.name) is not None), None)
     called = contracts.signature(run, base, function.name) if base is not None else None
     if own is None or base is None or called is None or _fits(own, called):
         return
     olds = [s for api, name in contracts.before(run, base) if (s := api.signature(f"{name}.{function.name}"))]
-    if not any(_fits(own, old) for old in olds):
+    if not any(_fits(own, old) or _fits(own, _needed(old)) for old in olds):
         return  # it never was as vLLM's: nothing is known of what it is for
-    needed = Signature(tuple(p for p in called.parameters if not p.has_default))
-    if _fits(own, needed) and contracts.reads(run, function.name):
+    if _fits(own, _needed(called)) and contracts.reads(run, function.name):
         return  # a helper that the project calls itself, as it takes it
     new = [p.name for p in called.parameters if p.name not in own]
     added = [p for p in remedies.IGNORABLE if p.method == function.name and p.name in new]
@@ -93,7 +90,9 @@ def _plan_method(
         function,
         Severity.ERROR,
         f"{function.name} of {cls.name} is called as {function.name}{called} by vLLM {run.target.version}",
-        told.text if told is not None else f"Take these parameters, as {contracts.home(run, base)}.{function.name} does.",
+        told.text
+        if told is not None
+        else f"Take these parameters, as {contracts.home(run, base)}.{function.name} does.",
     )
 
 
@@ -123,9 +122,7 @@ def signature_of(function: AnyFunction) -> Signature | None:
     ):
         for argument in group:
             variable = kind in (Kind.ARGS, Kind.KWARGS)
-            found.append(
-                Parameter(argument.arg, kind, not variable and default_of(function, argument) is not None)
-            )
+            found.append(Parameter(argument.arg, kind, not variable and default_of(function, argument) is not None))
     return Signature(tuple(found if "staticmethod" in decorators else found[1:]))
 
 
@@ -136,6 +133,10 @@ def _fits(own: Signature, called: Signature) -> bool:
         return False
     names = [p.name for p in called.by_position]
     return all(mine.name == name or mine.name not in names for mine, name in zip(own.by_position, names))
+
+
+def _needed(called: Signature) -> Signature:
+    return Signature(tuple(p for p in called.parameters if not p.has_default))
 
 
 RULE = Rule(

@@ -53,6 +53,8 @@ def fields(items: MultiModalKwargsItems) -> list[str]:
 
 # (module, name) as it was, and as it is; each holds where the old one is gone and the new one is there
 _RENAMED = {
+    ("vllm.model_executor", "SamplingMetadata"): ("vllm.v1.sample.metadata", "SamplingMetadata"),
+    ("vllm.model_executor.sampling_metadata", "SamplingMetadata"): ("vllm.v1.sample.metadata", "SamplingMetadata"),
     ("vllm.multimodal.inputs", "MultiModalKwargs"): ("vllm.multimodal.inputs", "MultiModalKwargsItems"),
     ("vllm.multimodal.inputs", "MultiModalInputs"): ("vllm.inputs", "MultiModalInput"),
     ("vllm.transformers_utils.tokenizer", "AnyTokenizer"): ("vllm.tokenizers", "TokenizerLike"),

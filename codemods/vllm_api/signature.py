@@ -75,6 +75,12 @@ class Signature:
         """The parameters that positional arguments reach, in order."""
         return tuple(p for p in self.parameters if p.kind in (Kind.POSITIONAL_ONLY, Kind.POSITIONAL))
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The parameters that every call has to fill."""
+        variable = (Kind.ARGS, Kind.KWARGS)
+        return tuple(p.name for p in self.parameters if not p.has_default and p.kind not in variable)
+
     @cached_property
     def _by_keyword(self) -> frozenset[str]:
         return frozenset(p.name for p in self.parameters if p.kind in (Kind.POSITIONAL, Kind.KEYWORD_ONLY))
