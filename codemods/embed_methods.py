@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from codemods import vllm_contracts as contracts
-from codemods.parsed_file import ParsedFile, default_of, keyword, parameters, self_attribute
+from codemods.parsed_file import ParsedFile, keyword, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
 
@@ -71,8 +71,8 @@ def _is_language_model(run: Plan, cls: Class) -> bool:
     constructor, forward = (run.project.method(cls, name) for name in ("__init__", "forward"))
     if constructor is None or forward is None or run.project.method(cls, "compute_logits") is None:
         return False
-    needed = {p.arg for p in parameters(forward.node)[1:] if default_of(forward.node, p) is None}
-    return "vllm_config" in constructor.parameters and {"input_ids", "positions"} <= needed and needed <= _MODEL_INPUTS
+    taken = set(forward.parameters)
+    return "vllm_config" in constructor.parameters and {"input_ids", "positions"} <= taken <= _MODEL_INPUTS
 
 
 def _is_method(function: AnyFunction, method: Renamed) -> bool:

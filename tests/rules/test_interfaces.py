@@ -113,6 +113,14 @@ class TestMethodsForEmbeddings:
                 "    def get_multimodal_embeddings(self):\n        return []\n",
                 id="an interface of the project's own",
             ),
+            pytest.param(
+                "from torch import nn\nfrom vllm.config import VllmConfig\n\n\nclass Draft(nn.Module):\n"
+                "    def __init__(self, *, vllm_config: VllmConfig) -> None:\n        ...\n\n"
+                "    def get_input_embeddings(self, input_ids):\n        return self.embed(input_ids)\n\n"
+                "    def forward(self, input_ids, positions, hidden_states=None):\n        ...\n\n"
+                "    def compute_logits(self, hidden_states):\n        ...\n",
+                id="a draft model",
+            ),
         ],
     )
     def test_of_others_stay(self, text: str, port) -> None:
