@@ -164,3 +164,11 @@ def is_free(file: ParsedFile, name: str, meaning: str) -> bool:
             if not isinstance(binding, Import) or binding.name != meaning:
                 return False
     return True
+
+
+def bring(run: Plan, file: FilePlan, module: str, name: str) -> list[E.Edit]:
+    """Edits after which a vLLM name may be read at module level: none where the file imports it already."""
+    known = (i for i in file.file.imports if i.alias == name and i.name == name and i.scope is file.file.tree)
+    if any(run.project.vllm(file.file, ast.Name(name), i.statement) == f"{module}.{name}" for i in known):
+        return []
+    return [E.AddImport(module, name)]

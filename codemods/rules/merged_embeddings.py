@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods import import_moves
 from codemods.findings import Severity
 from codemods.merged_embeddings import (
     EMBED,
@@ -106,7 +107,7 @@ _OLD_FLAG = "handle_oov_mm_token"
 
 
 def plan(run: Plan) -> None:
-    gone = run.api.has(UTILS, MERGE) is False
+    gone = run.api.has(UTILS, MERGE) is False and UTILS not in run.project.by_module
     for file in run.open_files:
         for override in overrides(run, file):
             own = merges(run, file, override.function)
@@ -251,7 +252,10 @@ def _merge_by_mask(run: Plan, file: FilePlan, call: ast.Call) -> None:
     ref = E.Ref.of(call)
     value = _mask(file, given["input_ids"], file.file.written(given["placeholder_token_id"]))
     places = {id(a): index for index, a in enumerate(call.args)}
-    edits: list[E.Edit] = [E.ReplaceExpression(E.Ref.of(call.func), MERGE_BY_MASK), E.AddImport(UTILS, MERGE_BY_MASK)]
+    edits: list[E.Edit] = [
+        E.ReplaceExpression(E.Ref.of(call.func), MERGE_BY_MASK),
+        *import_moves.bring(run, file, UTILS, MERGE_BY_MASK),
+    ]
     for name, new in (("input_ids", None), ("placeholder_token_id", MASK)):
         place = places.get(id(given[name]), name)
         edits.append(E.RemoveArgument(ref, place) if new is None else E.SetArgument(ref, place, new, value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods import import_moves
 from codemods import vllm_contracts as contracts
 from codemods.findings import Severity
 from codemods.parsed_file import keyword, self_attribute
@@ -70,7 +71,7 @@ class CaptionModel(nn.Module):
 
 def plan(run: Plan) -> None:
     signature = run.api.signature(f"{_UTILS}.{_LOADER}")
-    if signature is None or not run.api.has(_UTILS, _MAPPER):
+    if signature is None or not run.api.has(_UTILS, _MAPPER) or _UTILS in run.project.by_module:
         return
     gone = [name for name in _SKIPS if name not in signature]
     for file in run.open_files:
@@ -101,7 +102,10 @@ def _plan_loader(run: Plan, file: FilePlan, call: ast.Call, given: list[ast.keyw
         )
         return
     message = f"{_LOADER} takes no {', '.join(str(word.arg) for word in given)} in vLLM {run.target.version}"
-    edits: list[E.Edit] = [E.SetArgument(E.Ref.of(loads), "mapper", "mapper", mapper), E.AddImport(_UTILS, _MAPPER)]
+    edits: list[E.Edit] = [
+        E.SetArgument(E.Ref.of(loads), "mapper", "mapper", mapper),
+        *import_moves.bring(run, file, _UTILS, _MAPPER),
+    ]
     if before is not None:
         weights = loads.args[0]
         edits.append(
@@ -132,7 +136,8 @@ def _loads(file: FilePlan, call: ast.Call) -> ast.Call | None:
 def _load_call(file: FilePlan, attribute: ast.Attribute) -> ast.Call | None:
     call = file.file.parents[attribute]
     if attribute.attr == "load_weights" and isinstance(call, ast.Call) and call.func is attribute:
-        return call if len(call.args) == 1 and not isinstance(call.args[0], ast.Starred) else None
+        bare = (ast.Starred, ast.GeneratorExp)  # a generator needs parentheses beside another argument
+        return call if len(call.args) == 1 and not isinstance(call.args[0], bare) else None
     return None
 
 
