@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from codemods import moved_names
-from codemods.parsed_file import dotted
+from codemods.parsed_file import FunctionNode, dotted
 from codemods.plan import Plan
 from codemods.project import Class
 from codemods.target import release_key
@@ -114,6 +114,12 @@ def renamed(run: Plan, bases: tuple[str, ...], old: str, new: str) -> bool:
         and any(old in api.members(name) for api, name in before(run, base))
         for base in bases
     )
+
+
+def head(statement: ast.stmt) -> ast.AST:
+    """What a finding on a member accounts for: of a method its first parameter, and nothing that stands in it."""
+    arguments = statement.args.args if isinstance(statement, FunctionNode) else []
+    return arguments[0] if arguments else statement
 
 
 def reads(run: Plan, member: str) -> bool:

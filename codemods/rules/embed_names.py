@@ -9,7 +9,7 @@ from codemods import vllm_contracts as contracts
 from codemods.embed_methods import RENAMED, Renamed, definitions, is_dead, reaches_new
 from codemods.findings import Severity
 from codemods.plan import FilePlan, Plan
-from codemods.project import Class
+from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 
 _BEFORE = """\
@@ -111,7 +111,7 @@ def _follows_vllm(file: FilePlan) -> bool:
     return any(imported.module.partition(".")[0] == "vllm" for imported in file.file.imports)
 
 
-def _tell_of_batches(run: Plan, file: FilePlan, cls: Class, function: ast.AST) -> None:
+def _tell_of_batches(run: Plan, file: FilePlan, cls: Class, function: AnyFunction) -> None:
     """Until 0.12 vLLM batched the items of a request in one of two ways; the older one is gone."""
     if _joins_items(run, cls) or _FLAG not in _ever(run, cls):
         return
@@ -122,6 +122,7 @@ def _tell_of_batches(run: Plan, file: FilePlan, cls: Class, function: ast.AST) -
         f"{cls.node.name} was given its items as tensors with a dimension for each of them; vLLM "
         f"{run.target.version} joins the items as the field configuration of the processor says",
         "Take flatten_bn, and whatever else expects that further dimension, out of how it reads its keyword arguments.",
+        covers=contracts.head(function),
     )
 
 

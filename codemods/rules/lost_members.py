@@ -90,7 +90,7 @@ def _plan_member(
         if file.edits and _may_drop(run, statement, name):
             file.rewrite(RULE, statement, message, [E.ReplaceStatement(E.Ref.of(statement), "")])
         else:
-            file.find(RULE, statement, Severity.NOTE, message, told.text)
+            file.find(RULE, statement, Severity.NOTE, message, told.text, covers=contracts.head(statement))
         return
     what = "calls" if isinstance(statement, FunctionNode) else "reads"
     file.find(
@@ -104,6 +104,7 @@ def _plan_member(
         else f"See what {contracts.home(run, lost.base)} has in its place."
         if lost
         else "",
+        covers=contracts.head(statement),
     )
 
 

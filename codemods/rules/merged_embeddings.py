@@ -6,6 +6,7 @@ import ast
 
 from codemods import edits as E
 from codemods import import_moves
+from codemods import vllm_contracts as contracts
 from codemods.findings import Severity
 from codemods.merged_embeddings import (
     EMBED,
@@ -210,6 +211,7 @@ def _drop_flag(run: Plan, file: FilePlan, override: Override) -> None:
             Severity.WARNING,
             f"{EMBED.new} of {name} reads {_OLD_FLAG}, which vLLM {run.target.version} does not pass",
             remedy,
+            covers=contracts.head(override.function),
         )
         return
     if flag(override, _OLD_FLAG) is not False:
@@ -220,6 +222,7 @@ def _drop_flag(run: Plan, file: FilePlan, override: Override) -> None:
             f"{name} asks by {_OLD_FLAG} for tokens beyond the vocabulary to be left out, which the constructor has to "
             f"ask for in vLLM {run.target.version}",
             remedy,
+            covers=contracts.head(override.function),
         )
     file.rewrite(
         RULE,

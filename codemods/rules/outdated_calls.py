@@ -11,11 +11,12 @@ from codemods import contract_remedies as remedies
 from codemods import edits as E
 from codemods import vllm_contracts as contracts
 from codemods.findings import Severity
-from codemods.parsed_file import dotted, self_attribute
+from codemods.parsed_file import dotted, self_attribute, spelled
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rebinding import Argument, Rebinding, rebinding
 from codemods.rule import Example, Rule
+from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Signature
 
 _BEFORE = """\
@@ -57,6 +58,18 @@ def gates(width: int) -> ColumnParallelLinear:
 """
 
 
+# handled where they are understood: by the rules of vision attention
+_OWNED = {
+    V.GET_BACKEND,
+    V.GET_FLASH,
+    V.UPSTREAM_FA,
+    V.ENCODER_ATTENTION,
+    V.MULTI_HEAD_ATTENTION,
+    *V.WRAPPERS,
+    "get_rope",
+}
+
+
 @dataclass(frozen=True)
 class Called:
     """What a call calls: as the code names it, and its signature in the releases before the target, and there."""
@@ -93,6 +106,8 @@ def _called(run: Plan, file: FilePlan, call: ast.Call) -> Called | None:
         inherited = _inherited(run, file, function)
         if inherited is not None:
             return inherited
+    if spelled(function) in _OWNED:
+        return None
     first = (dotted(function) or "").partition(".")[0]
     if not any(imported.alias == first for imported in file.file.imports):
         return None

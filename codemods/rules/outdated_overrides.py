@@ -93,6 +93,7 @@ def _plan_method(run: Plan, file: FilePlan, cls: ast.ClassDef, bases: tuple[str,
         told.text
         if told is not None
         else f"Take these parameters, as {contracts.home(run, base)}.{function.name} does.",
+        covers=contracts.head(function),
     )
 
 

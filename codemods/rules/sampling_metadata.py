@@ -86,6 +86,7 @@ def _plan_method(run: Plan, file: FilePlan, function: AnyFunction) -> None:
             Severity.ERROR,
             f"vLLM {run.target.version} calls {_METHOD} with hidden_states alone, and this one reads {_OLD}",
             "Take the parameter out: hidden_states holds the rows to compute logits for, and no others.",
+            covers=contracts.head(function),
         )
         return
     message = f"{_METHOD} takes hidden_states alone"

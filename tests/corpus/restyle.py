@@ -21,7 +21,8 @@ GIVEN |= {"num_heads", "head_size", "scale", "num_kv_heads", "query", "key", "va
 def own_names(text: str) -> list[str]:
     """Names that the file itself chose: its classes, functions, parameters, variables and the attributes it sets.
 
-    Not those that are also passed by keyword to something imported, or read from something else: others chose those.
+    Not those that are also passed by keyword to something imported, or read from something else, nor what a class
+    statement sets for whoever reads it by the interface of its bases: others chose those.
     """
     tree = ast.parse(text)
     imported = {alias.asname or alias.name.split(".")[0] for node in ast.walk(tree) for alias in names_of(node)}
@@ -29,6 +30,7 @@ def own_names(text: str) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             found.add(node.name)
+            foreign |= {t.id for s in node.body for t in getattr(s, "targets", ()) if isinstance(t, ast.Name)}
         elif isinstance(node, ast.arg):
             found.add(node.arg)
         elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
