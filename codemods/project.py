@@ -309,7 +309,7 @@ class Project:
             found = [
                 m
                 for here in self.bases(cls)
-                for value in self._assigned(here).get(attribute, ())
+                for value in self.assigned(here).get(attribute, ())
                 for m in self.makers(
                     here.file, value
                 )  # anew from here: what is remembered must not depend on the way in
@@ -317,7 +317,7 @@ class Project:
             self._attributes[key] = list({id(call): (file, call) for file, call in found}.values())
         return self._attributes[key]
 
-    def _assigned(self, cls: Class) -> dict[str, list[ast.expr]]:
+    def assigned(self, cls: Class) -> dict[str, list[ast.expr]]:
         """Attribute of self -> what a class sets it to, anywhere."""
         if cls.qualified not in self._values:
             table: dict[str, list[ast.expr]] = {}

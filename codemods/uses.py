@@ -9,8 +9,11 @@ from functools import cache, cached_property
 from codemods import edits as E
 from codemods.parsed_file import ParsedFile, attribute_loads, loads
 from codemods.plan import FilePlan
+from codemods.project import Project
+from codemods.vision_attention import vocabulary as V
 
 _PURE_METHODS = {
+    "get_default_dtype",
     "get_multimodal_config",
     "shape",
     "size",
@@ -146,3 +149,12 @@ def is_pure(node: ast.expr) -> bool:
             if not pure:
                 return False
     return True
+
+
+def is_look_up(project: Project, file: ParsedFile, value: ast.expr) -> bool:
+    """Whether an expression asks vLLM for the backend, and does nothing else."""
+    return (
+        isinstance(value, ast.Call)
+        and V.vllm_call(project, file, value, V.GET_BACKEND)
+        and all(is_pure(argument) for argument in [*value.args, *(word.value for word in value.keywords)])
+    )

@@ -11,8 +11,10 @@ from codemods.parsed_file import default_of, keyword, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Function
 from codemods.rule import Example, Rule
+from codemods.rules.model_class_arguments import decide
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass
+from codemods.vllm_classes import built_by
 
 _CONFIG = "multimodal_config"
 _OVERRIDE_OF = "{0}.mm_encoder_attn_backend if {0} is not None else None"
@@ -131,10 +133,10 @@ def _carriers(run: Plan) -> dict[int, _Carrier]:
             if isinstance(cls, AttentionClass) and cls.override is not None:
                 add(file, cls.constructor, cls.override)
         for call in file.file.nodes[ast.Call]:
-            if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not file.gone(call):
-                value = keyword(call, V.OVERRIDE)  # type: ignore[arg-type]
-                function = file.file.function(call)
-                if isinstance(value, ast.Name) and function is not None:
+            assert isinstance(call, ast.Call)
+            value, function = keyword(call, V.OVERRIDE), file.file.function(call)
+            if isinstance(value, ast.Name) and function is not None and not file.gone(call):
+                if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) or _is_told_config(run, file, call):
                     add(file, function, value.id)
     changed = True
     while changed:
@@ -148,6 +150,13 @@ def _carriers(run: Plan) -> dict[int, _Carrier]:
                 if isinstance(value, ast.Name):
                     changed |= add(file, function, value.id)
     return found
+
+
+def _is_told_config(run: Plan, file: FilePlan, call: ast.Call) -> bool:
+    """Whether VA640 gives one of vLLM's own classes the configuration where this call gives it the override."""
+    cls = built_by(run, file, call) if "VA640" in run.active else None
+    decision = decide(run, file, call, cls) if cls is not None else None
+    return decision is not None and decision.why is None and any(a.place == V.OVERRIDE for a in decision.change.gone)
 
 
 def _carrying(given: dict[str, ast.expr], carrier: _Carrier) -> str | None:
@@ -214,11 +223,13 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
 
 
 def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Carrier]) -> bool:
-    """The use is an argument of a call of another carrier, which `_pass_config` rewrites."""
+    """The use is an argument of a call of another carrier, which `_pass_config` rewrites, or of vLLM's own class."""
     above = file.file.parents[use]
     call = file.file.parents[above] if isinstance(above, ast.keyword) else above
-    reached = run.reached(call) if isinstance(call, ast.Call) else None
-    return reached is not None and id(reached.node) in carriers
+    if not isinstance(call, ast.Call):
+        return False
+    reached = run.reached(call)
+    return (reached is not None and id(reached.node) in carriers) or _is_told_config(run, file, call)
 
 
 def _pass_config(

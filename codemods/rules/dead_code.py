@@ -10,7 +10,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
-from codemods.uses import Uses, is_pure, uses_of
+from codemods.uses import Uses, is_look_up, is_pure, uses_of
 
 
 def plan(run: Plan) -> None:
@@ -18,7 +18,7 @@ def plan(run: Plan) -> None:
         if not file.edits:
             continue
         uses = uses_of(file)
-        _locals(file, uses)
+        _locals(run, file, uses)
         if file in run.vision:
             _attributes(run, file, uses)
         _branches(file)
@@ -26,7 +26,7 @@ def plan(run: Plan) -> None:
         _helpers(run, file, uses)
 
 
-def _locals(file: FilePlan, uses: Uses) -> None:
+def _locals(run: Plan, file: FilePlan, uses: Uses) -> None:
     """Assignments of a local name whose last reader is gone, where computing the value does nothing else."""
     for statement in {
         file.file.statement(node): None for name in uses.touched for node in file.file.writes.get(name, ())
@@ -40,7 +40,7 @@ def _locals(file: FilePlan, uses: Uses) -> None:
         ):
             continue
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        if len(targets) != 1 or not is_pure(statement.value):
+        if len(targets) != 1 or not (is_pure(statement.value) or is_look_up(run.project, file.file, statement.value)):
             continue
         target = targets[0]
         if isinstance(target, ast.Name):

@@ -1,0 +1,194 @@
+"""VA640: what a plugin passes to the constructors of vLLM's own vision classes follows their signatures."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from codemods import calls
+from codemods import edits as E
+from codemods.findings import Severity
+from codemods.multimodal_config import CONFIG, DATA_PARALLEL, config_in_reach, is_config_mode
+from codemods.plan import FilePlan, Plan
+from codemods.rebinding import Argument, Rebinding, rebinding
+from codemods.rule import Example, Rule
+from codemods.uses import is_look_up, is_pure
+from codemods.vision_attention import vocabulary as V
+from codemods.vllm_classes import ModelClass, constructor_calls, written_for_target
+
+# What upstream's classes once were told, and now read from vLLM's configuration or leave to MMEncoderAttention.
+_PLUMBING = frozenset({*V.BACKEND_PARAMETERS, CONFIG, DATA_PARALLEL})
+
+_BEFORE = """\
+import torch
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionBlock
+from vllm.model_executor.models.vision import get_vit_attn_backend
+
+
+class Tower(nn.Module):
+    def __init__(
+        self,
+        width: int,
+        depth: int,
+        use_data_parallel: bool = False,
+        attn_backend_override: AttentionBackendEnum | None = None,
+    ) -> None:
+        super().__init__()
+        attn_backend = get_vit_attn_backend(
+            head_size=width // 16,
+            dtype=torch.get_default_dtype(),
+            attn_backend_override=attn_backend_override,
+        )
+        self.blocks = nn.ModuleList(
+            Qwen2_5_VisionBlock(
+                width,
+                16,
+                4 * width,
+                prefix=f"blocks.{index}",
+                use_data_parallel=use_data_parallel,
+                attn_backend=attn_backend,
+                attn_backend_override=attn_backend_override,
+            )
+            for index in range(depth)
+        )
+"""
+
+_AFTER = """\
+"""
+
+_MISSING = """\
+from torch import nn
+from vllm.config import VllmConfig
+from vllm.model_executor.models.glm4_1v import Glm4vVisionTransformer
+
+
+class Model(nn.Module):
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__()
+        config = vllm_config.model_config.hf_config
+        self.visual = Glm4vVisionTransformer(config.vision_config, norm_eps=1e-6, prefix=f"{prefix}.visual")
+"""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done about a call: `why` not to touch it, or else the change."""
+
+    change: Rebinding
+    why: str | None
+
+
+def plan(run: Plan) -> None:
+    for file in run.open_files:
+        for call, cls in constructor_calls(run, file):
+            decision = decide(run, file, call, cls)
+            if decision is None or file.gone(call):
+                continue
+            if decision.why is not None:
+                _find(run, file, call, cls, decision.why)
+            else:
+                _rewrite(run, file, call, cls, decision.change)
+
+
+def decide(run: Plan, file: FilePlan, call: ast.Call, cls: ModelClass) -> Decision | None:
+    """None where the call is right as it stands, or nothing is known of it."""
+    now = run.api.signature(cls.home)
+    why = calls.binds(now, call) if now is not None else None
+    if now is None or (why is None and written_for_target(run, file)):
+        return None
+    change = rebinding(call, (api.signature(cls.name) for api in cls.then), now)
+    if change is None:
+        return Decision(Rebinding(), why) if why is not None else None
+    return Decision(change, _why_not_shown(run, file, change)) if change else None
+
+
+def _why_not_shown(run: Plan, file: FilePlan, change: Rebinding) -> str | None:
+    """Why the arguments without a parameter may not simply go; None if they may."""
+    foreign = [a.parameter for a in change.gone if a.parameter not in _PLUMBING]
+    if foreign:
+        return f"it has no parameter '{foreign[0]}'"
+    if change.missing:
+        return f"it needs '{change.missing[0]}'"
+    for argument in change.gone:
+        said = ast.unparse(argument.value)
+        if argument.parameter == DATA_PARALLEL and not is_config_mode(run, file, argument.value):
+            return f"it goes by --mm-encoder-tp-mode alone, not by {DATA_PARALLEL}={said}"
+        if not is_pure(argument.value) and not is_look_up(run.project, file.file, argument.value):
+            return f"it has no parameter '{argument.parameter}', and {said} may do more than fill it"
+    return None
+
+
+def _rewrite(run: Plan, file: FilePlan, call: ast.Call, cls: ModelClass, change: Rebinding) -> None:
+    ref = E.Ref.of(call)
+    edits: list[E.Edit] = [E.SetArgument(ref, argument.place, argument.parameter) for argument in change.named]
+    told = [a for a in change.gone if a.parameter != "use_upstream_fa" and not _says_nothing(a.value)]
+    heir: Argument | None = None
+    if told and _takes_config(run, call, cls, change):
+        config = config_in_reach(run, file, call)
+        if config is None:
+            why = f"it takes {CONFIG} instead of {told[0].parameter}, and no configuration is in reach here"
+            _find(run, file, call, cls, why)
+            return
+        heir = next((a for a in told if isinstance(a.place, str)), None)
+        edits.append(E.SetArgument(ref, heir.place if heir else CONFIG, CONFIG, config))
+        file.inserted.append((E.Ref.of(file.file.statement(call)), config))
+    edits += [E.RemoveArgument(ref, argument.place) for argument in change.gone if argument is not heir]
+    fixed = [
+        a.value for a in change.gone if any(V.is_backend_enum(run.project, file.file, n) for n in ast.walk(a.value))
+    ]
+    review = f"{ast.unparse(fixed[0])} was asked for here; vLLM now chooses" if fixed else ""
+    file.rewrite(RULE, call, _message(run, cls, change, heir), edits, review=review)
+    file.removed += [E.Ref.of(argument.value) for argument in change.gone]
+    changed = {argument.place for argument in (*change.gone, *change.named)}
+    file.rewritten += [E.Ref.of(word) for word in call.keywords if word.arg in changed]
+
+
+def _takes_config(run: Plan, call: ast.Call, cls: ModelClass, change: Rebinding) -> bool:
+    """Whether the class takes the configuration and is not given it."""
+    given = {k.arg for k in call.keywords} | {a.parameter for a in change.named}
+    return CONFIG in (run.api.signature(cls.home) or ()) and CONFIG not in given
+
+
+def _says_nothing(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value in (None, False)
+
+
+def _message(run: Plan, cls: ModelClass, change: Rebinding, heir: Argument | None) -> str:
+    gone = ", ".join(a.parameter for a in change.gone)
+    named = ", ".join(a.parameter for a in change.named)
+    parts = [f"takes {CONFIG} instead of {gone}" if heir else f"takes no {gone} any more"] if gone else []
+    parts += [f"has another place for {named}, now passed by keyword"] if named else []
+    return f"{cls.short} of vLLM {run.target.version} {' and '.join(parts)}"
+
+
+def _find(run: Plan, file: FilePlan, call: ast.Call, cls: ModelClass, why: str) -> None:
+    file.find(
+        RULE,
+        call,
+        Severity.ERROR,
+        f"this call of {cls.short} does not fit vLLM {run.target.version}: {why}",
+        f"Its parameters are {run.api.signature(cls.home)} now.",
+    )
+
+
+RULE = Rule(
+    code="VA640",
+    name="model-class-arguments",
+    summary="What is passed to the constructors of vLLM's own vision classes follows their signatures.",
+    why=(
+        "Blocks, attentions and towers of vLLM's models were told the attention backend, whether to run data parallel, "
+        "and in 0.13 and 0.14 the multimodal configuration; each came and went. Today they read it themselves, so "
+        "these arguments go, by keyword or by position, and an argument whose parameter has another place is passed by "
+        "keyword. At 0.13 and 0.14 the configuration is passed where one is in reach. Any other argument that does not "
+        "fit is reported with the signature that the target has."
+    ),
+    follows="vLLM 0.12.0 (use_upstream_fa), 0.13.0 PR #30125 (multimodal_config), 0.15.0 PR #31972 (none of them)",
+    names=_PLUMBING,
+    plan=plan,
+    examples=(
+        Example(before=_BEFORE, after=_AFTER),
+        Example(before=_MISSING, after=_MISSING, refused=True),
+    ),
+)
