@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,12 +22,12 @@ _PLAIN = frozenset({_MODULE, "object", "abc.ABC", "typing.Generic", "typing.Prot
 
 
 @dataclass(frozen=True)
-class ModelClass:
-    """A module of one of vLLM's models, by its dotted name where the file was written, and at the target."""
+class ModelPart:
+    """A module of one of vLLM's models, or a function, by its dotted name in the file, and at the target."""
 
     name: str
     home: str
-    then: tuple[Api, ...]  # the releases that the file may be written for, and that have the class
+    then: tuple[Api, ...]  # the releases that the file may be written for, and that have it
 
     @property
     def short(self) -> str:
@@ -38,28 +38,45 @@ class ModelClass:
 class Bases:
     """What a class of the project is built on outside of the project."""
 
-    models: tuple[ModelClass, ...]  # nearest first
+    models: tuple[ModelPart, ...]  # nearest first
     closed: bool  # there is nothing else of which it is not known what it brings
 
 
-def model_class(run: Plan, file: FilePlan, name: str | None) -> ModelClass | None:
+def model_class(run: Plan, file: FilePlan, name: str | None) -> ModelPart | None:
     """vLLM's model class of this dotted name; None if there is none, or not any more at the target."""
+    return _part(run, file, name, _is_module)
+
+
+def model_function(run: Plan, file: FilePlan, name: str | None) -> ModelPart | None:
+    """The same of a function."""
+    return _part(run, file, name, _is_function)
+
+
+def _is_module(api: Api, name: str) -> bool:
+    return _MODULE in api.ancestry(name)
+
+
+def _is_function(api: Api, name: str) -> bool:
+    return not api.ancestry(name) and api.signature(name) is not None
+
+
+def _part(run: Plan, file: FilePlan, name: str | None, kind: Callable[[Api, str], bool]) -> ModelPart | None:
     if name is None or not name.startswith(MODELS):
         return None
     module, _, last = name.rpartition(".")
     if module in run.project.by_module:
         return None
-    then = _having(name, file.source)
+    then = _having(name, file.source, kind)
     home = moved_names.home(run, module, last) if then else None
-    if home is None or _MODULE not in run.api.ancestry(f"{home.module}.{home.name}"):
+    if home is None or not kind(run.api, f"{home.module}.{home.name}"):
         return None
-    return ModelClass(name, f"{home.module}.{home.name}", then)
+    return ModelPart(name, f"{home.module}.{home.name}", then)
 
 
 @cache
-def _having(name: str, source: tuple[str, ...]) -> tuple[Api, ...]:
+def _having(name: str, source: tuple[str, ...], kind: Callable[[Api, str], bool]) -> tuple[Api, ...]:
     apis = (Api.of(release) for release in source or releases())
-    return tuple(api for api in apis if _MODULE in api.ancestry(name))
+    return tuple(api for api in apis if kind(api, name))
 
 
 def written_for_target(run: Plan, file: FilePlan) -> bool:
@@ -69,7 +86,7 @@ def written_for_target(run: Plan, file: FilePlan) -> bool:
 
 def bases(run: Plan, cls: Class) -> Bases:
     """The model classes of vLLM that a class of the project is built on, through its bases inside the project."""
-    models: list[ModelClass] = []
+    models: list[ModelPart] = []
     closed = True
     for here in run.project.bases(cls):
         for node in here.node.bases:
@@ -85,36 +102,27 @@ def bases(run: Plan, cls: Class) -> Bases:
     return Bases(tuple(models), closed)
 
 
-def constructor_calls(run: Plan, file: FilePlan) -> Iterator[tuple[ast.Call, ModelClass]]:
-    """Calls that build one of vLLM's model classes, and those by which a subclass has itself built."""
-    for node in file.file.nodes[ast.Call]:
-        assert isinstance(node, ast.Call)
-        found = built_by(run, file, node)
-        if found is not None:
-            yield node, found
-
-
-def built_by(run: Plan, file: FilePlan, call: ast.Call) -> ModelClass | None:
+def built_by(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
+    """The model class that a call builds, or that a subclass is built by in its constructor."""
     function = call.func
-    if _may_be_imported(file.file, function):
+    if may_be_imported(file.file, function):
         return model_class(run, file, run.project.vllm(file.file, function))
-    if is_super(function, "__init__") and run.project.callee(file.file, call) is None:
-        owner = file.file.class_of(call)
-        return next(iter(bases(run, Class(file.file, owner)).models), None) if owner is not None else None
+    owner = file.file.class_of(call)
+    if owner is not None and is_super(function, owner, "__init__") and run.project.callee(file.file, call) is None:
+        return next(iter(bases(run, Class(file.file, owner)).models), None)
     return None
 
 
-def is_super(function: ast.expr, method: str | None = None) -> bool:
-    """`super().method`; of any method if none is named."""
-    return (
-        isinstance(function, ast.Attribute)
-        and method in (None, function.attr)
-        and isinstance(function.value, ast.Call)
-        and dotted(function.value.func) == "super"
-    )
+def is_super(function: ast.expr, owner: ast.ClassDef, method: str | None = None) -> bool:
+    """`super().method` inside a class, of any method if none is named. `super(Other, self)` passes bases over: no."""
+    if not isinstance(function, ast.Attribute) or method not in (None, function.attr):
+        return False
+    if not isinstance(function.value, ast.Call) or dotted(function.value.func) != "super":
+        return False
+    return not function.value.args or dotted(function.value.args[0]) == owner.name
 
 
-def _may_be_imported(file: ParsedFile, function: ast.expr) -> bool:
+def may_be_imported(file: ParsedFile, function: ast.expr) -> bool:
     """A cheap look: whether the first name of an expression is one that an import binds."""
     name = (dotted(function) or "").partition(".")[0]
     return any(imported.alias == name for imported in file.imports)

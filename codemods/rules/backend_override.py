@@ -92,7 +92,7 @@ def plan(run: Plan) -> None:
             given = reached.passed(call) or {}
             name = _carrying(given, carriers[id(reached.node)])
             if name is not None:
-                _pass_config(run, file, call, given, name, carriers)
+                _pass_config(run, file, call, reached, name, carriers)
         elif reached is not None and not file.read_only and _swallows(run, reached, call, carriers):
             file.find(
                 RULE,
@@ -233,11 +233,23 @@ def _handed_on(run: Plan, file: FilePlan, use: ast.Name, carriers: dict[int, _Ca
 
 
 def _pass_config(
-    run: Plan, file: FilePlan, call: ast.Call, given: dict[str, ast.expr], name: str, carriers: dict[int, _Carrier]
+    run: Plan, file: FilePlan, call: ast.Call, reached: Function, name: str, carriers: dict[int, _Carrier]
 ) -> None:
+    given = reached.passed(call) or {}
     value = given[name]
     config = _config_behind(run, file, call, value, carriers)
     by_keyword = keyword(call, name) is not None
+    carrier = carriers[id(reached.node)]
+    if (
+        config is not None
+        and not by_keyword
+        and name == carrier.name
+        and not carrier.has_config
+        and not run.keep_params
+    ):
+        message = f"multimodal_config is passed in place of {name}"
+        file.rewrite(RULE, call, message, [E.ReplaceExpression(E.Ref.of(value), config)])
+        return
     if config is None or not by_keyword:
         nothing = isinstance(value, ast.Constant) and value.value is None
         if by_keyword:

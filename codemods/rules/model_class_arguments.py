@@ -10,11 +10,11 @@ from codemods import edits as E
 from codemods.findings import Severity
 from codemods.multimodal_config import CONFIG, DATA_PARALLEL, config_in_reach, is_config_mode
 from codemods.plan import FilePlan, Plan
-from codemods.rebinding import Argument, Rebinding, rebinding
+from codemods.rebinding import Rebinding, rebinding
 from codemods.rule import Example, Rule
 from codemods.uses import is_look_up, is_pure
 from codemods.vision_attention import vocabulary as V
-from codemods.vllm_classes import ModelClass, constructor_calls, written_for_target
+from codemods.vllm_classes import ModelPart, built_by, may_be_imported, model_function, written_for_target
 
 # What upstream's classes once were told, and now read from vLLM's configuration or leave to MMEncoderAttention.
 _PLUMBING = frozenset({*V.BACKEND_PARAMETERS, CONFIG, DATA_PARALLEL})
@@ -82,23 +82,37 @@ class Decision:
 
 def plan(run: Plan) -> None:
     for file in run.open_files:
-        for call, cls in constructor_calls(run, file):
-            decision = decide(run, file, call, cls)
-            if decision is None or file.gone(call):
+        for call in file.file.nodes[ast.Call]:
+            assert isinstance(call, ast.Call)
+            part = reached(run, file, call)
+            decision = decide(run, file, call, part) if part is not None else None
+            if part is None or decision is None or file.gone(call):
                 continue
             if decision.why is not None:
-                _find(run, file, call, cls, decision.why)
+                _find(run, file, call, part, decision.why)
             else:
-                _rewrite(run, file, call, cls, decision.change)
+                _rewrite(run, file, call, part, decision.change)
 
 
-def decide(run: Plan, file: FilePlan, call: ast.Call, cls: ModelClass) -> Decision | None:
+def reached(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
+    """The class of vLLM's models that a call builds, or the function that builds one and is told what classes are."""
+    part = built_by(run, file, call)
+    if part is not None or not may_be_imported(file.file, call.func):
+        return part
+    part = model_function(run, file, run.project.vllm(file.file, call.func))
+    if part is None or V.last(part.name) == V.GET_BACKEND:
+        return None
+    signatures = [api.signature(part.name) for api in part.then]
+    return part if any(name in signature for signature in signatures if signature for name in _PLUMBING) else None
+
+
+def decide(run: Plan, file: FilePlan, call: ast.Call, part: ModelPart) -> Decision | None:
     """None where the call is right as it stands, or nothing is known of it."""
-    now = run.api.signature(cls.home)
+    now = run.api.signature(part.home)
     why = calls.binds(now, call) if now is not None else None
     if now is None or (why is None and written_for_target(run, file)):
         return None
-    change = rebinding(call, (api.signature(cls.name) for api in cls.then), now)
+    change = rebinding(call, (api.signature(part.name) for api in part.then), now)
     if change is None:
         return Decision(Rebinding(), why) if why is not None else None
     return Decision(change, _why_not_shown(run, file, change)) if change else None
@@ -109,8 +123,9 @@ def _why_not_shown(run: Plan, file: FilePlan, change: Rebinding) -> str | None:
     foreign = [a.parameter for a in change.gone if a.parameter not in _PLUMBING]
     if foreign:
         return f"it has no parameter '{foreign[0]}'"
-    if change.missing:
-        return f"it needs '{change.missing[0]}'"
+    missing = [name for name in change.missing if name != CONFIG]
+    if missing:
+        return f"it needs '{missing[0]}'"
     for argument in change.gone:
         said = ast.unparse(argument.value)
         if argument.parameter == DATA_PARALLEL and not is_config_mode(run, file, argument.value):
@@ -120,16 +135,17 @@ def _why_not_shown(run: Plan, file: FilePlan, change: Rebinding) -> str | None:
     return None
 
 
-def _rewrite(run: Plan, file: FilePlan, call: ast.Call, cls: ModelClass, change: Rebinding) -> None:
+def _rewrite(run: Plan, file: FilePlan, call: ast.Call, part: ModelPart, change: Rebinding) -> None:
     ref = E.Ref.of(call)
     edits: list[E.Edit] = [E.SetArgument(ref, argument.place, argument.parameter) for argument in change.named]
     told = [a for a in change.gone if a.parameter != "use_upstream_fa" and not _says_nothing(a.value)]
-    heir: Argument | None = None
-    if told and _takes_config(run, call, cls, change):
+    heir, config = None, None
+    if (told or change.missing) and _takes_config(run, call, part, change):
         config = config_in_reach(run, file, call)
         if config is None:
-            why = f"it takes {CONFIG} instead of {told[0].parameter}, and no configuration is in reach here"
-            _find(run, file, call, cls, why)
+            instead = f"takes {CONFIG} instead of {told[0].parameter}" if told else f"needs {CONFIG}"
+            why = f"it {instead}, and no configuration is in reach here"
+            _find(run, file, call, part, why)
             return
         heir = next((a for a in told if isinstance(a.place, str)), None)
         edits.append(E.SetArgument(ref, heir.place if heir else CONFIG, CONFIG, config))
@@ -139,37 +155,40 @@ def _rewrite(run: Plan, file: FilePlan, call: ast.Call, cls: ModelClass, change:
         a.value for a in change.gone if any(V.is_backend_enum(run.project, file.file, n) for n in ast.walk(a.value))
     ]
     review = f"{ast.unparse(fixed[0])} was asked for here; vLLM now chooses" if fixed else ""
-    file.rewrite(RULE, call, _message(run, cls, change, heir), edits, review=review)
+    file.rewrite(RULE, call, _message(run, part, change, bool(config)), edits, review=review)
     file.removed += [E.Ref.of(argument.value) for argument in change.gone]
     changed = {argument.place for argument in (*change.gone, *change.named)}
     file.rewritten += [E.Ref.of(word) for word in call.keywords if word.arg in changed]
 
 
-def _takes_config(run: Plan, call: ast.Call, cls: ModelClass, change: Rebinding) -> bool:
+def _takes_config(run: Plan, call: ast.Call, part: ModelPart, change: Rebinding) -> bool:
     """Whether the class takes the configuration and is not given it."""
     given = {k.arg for k in call.keywords} | {a.parameter for a in change.named}
-    return CONFIG in (run.api.signature(cls.home) or ()) and CONFIG not in given
+    return CONFIG in (run.api.signature(part.home) or ()) and CONFIG not in given
 
 
 def _says_nothing(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value in (None, False)
 
 
-def _message(run: Plan, cls: ModelClass, change: Rebinding, heir: Argument | None) -> str:
+def _message(run: Plan, part: ModelPart, change: Rebinding, configured: bool) -> str:
     gone = ", ".join(a.parameter for a in change.gone)
     named = ", ".join(a.parameter for a in change.named)
-    parts = [f"takes {CONFIG} instead of {gone}" if heir else f"takes no {gone} any more"] if gone else []
+    if configured:
+        parts = [f"takes {CONFIG} instead of {gone}" if gone else f"takes {CONFIG}"]
+    else:
+        parts = [f"takes no {gone} any more"] if gone else []
     parts += [f"has another place for {named}, now passed by keyword"] if named else []
-    return f"{cls.short} of vLLM {run.target.version} {' and '.join(parts)}"
+    return f"{part.short} of vLLM {run.target.version} {' and '.join(parts)}"
 
 
-def _find(run: Plan, file: FilePlan, call: ast.Call, cls: ModelClass, why: str) -> None:
+def _find(run: Plan, file: FilePlan, call: ast.Call, part: ModelPart, why: str) -> None:
     file.find(
         RULE,
         call,
         Severity.ERROR,
-        f"this call of {cls.short} does not fit vLLM {run.target.version}: {why}",
-        f"Its parameters are {run.api.signature(cls.home)} now.",
+        f"this call of {part.short} does not fit vLLM {run.target.version}: {why}",
+        f"Its parameters are {run.api.signature(part.home)} now.",
     )
 
 

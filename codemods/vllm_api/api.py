@@ -144,9 +144,11 @@ class Api:
         return self._bases(*place) if place else ()
 
     def ancestry(self, qualified: str) -> tuple[str, ...]:
-        """The class and all its bases by their dotted names, nearest first; one outside vLLM as it is imported."""
+        """A class and all its bases by their dotted names, nearest first; one outside vLLM as it is imported. Empty for
+        what is no class."""
         place = self._place(qualified)
-        order = self._walk(*place, frozenset()) if place else []
+        is_class = place is not None and self._facts(place[0]).get(place[1], "").startswith("<")
+        order = self._walk(*place, frozenset()) if place is not None and is_class else []
         return tuple(f"{module}.{name}" if module else name for module, name in order)
 
     def members(self, qualified: str) -> frozenset[str]:

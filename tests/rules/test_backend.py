@@ -332,7 +332,6 @@ class TestOverride:
         assert [code for code, _ in ported.left(Severity.ERROR)] == ["VA402"]
         assert "attn_backend_override" not in ported.call("VisionTower")
 
-    @pytest.mark.xfail(strict=True, reason="the argument is taken out, with an error that asks for it")
     def test_keeps_its_place_where_it_is_passed_by_position(self, port: Port) -> None:
         by_keyword = "attn_backend_override=attn_backend_override)\n             for"
         ported = port(edited(MODEL, by_keyword, by_keyword.partition("=")[2]), "0.14")
