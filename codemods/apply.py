@@ -167,7 +167,8 @@ class _Run:
         if not module.body:
             return []
         first, *rest = module.body
-        return [first.with_changes(leading_lines=[*module.header, *first.leading_lines]), *rest]
+        header = [line if line.comment else line.with_changes(indent=False) for line in module.header]
+        return [first.with_changes(leading_lines=[*header, *first.leading_lines]), *rest]
 
     def _statement(self, edit: E.ReplaceStatement | E.InsertAfter | E.InsertBefore) -> None:
         slot = self.places.slot(edit.statement)
@@ -210,7 +211,16 @@ def _statements(edit: Any, node: Any, new: list[Any]) -> Any:
             return cst.FlattenSentinel([last] if len(new) == 1 else [first, *new[1:-1], last])
         return cst.FlattenSentinel([first, *new[1:]])
     old = list(node) if isinstance(node, cst.FlattenSentinel) else [node]
+    if isinstance(edit, E.InsertBefore) and isinstance(old[0], (cst.FunctionDef, cst.ClassDef)):
+        old[0] = _set_apart(old[0])
     return cst.FlattenSentinel([*new, *old] if isinstance(edit, E.InsertBefore) else [*old, *new])
+
+
+def _set_apart(node: cst.FunctionDef | cst.ClassDef) -> cst.FunctionDef | cst.ClassDef:
+    """A definition with a blank line ahead of it."""
+    if node.leading_lines and node.leading_lines[0].comment is None:
+        return node
+    return node.with_changes(leading_lines=[cst.EmptyLine(indent=False), *node.leading_lines])
 
 
 def _with_indent(code: str, indent: str) -> str:
