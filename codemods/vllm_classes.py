@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,7 +11,7 @@ from codemods import moved_names
 from codemods.parsed_file import ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
-from codemods.vllm_api import Api, releases
+from codemods.vllm_api import Api, Signature, releases
 
 MODELS = ("vllm.model_executor.models.", "vllm.models.")
 """Where vLLM has its models."""
@@ -126,3 +126,63 @@ def may_be_imported(file: ParsedFile, function: ast.expr) -> bool:
     """A cheap look: whether the first name of an expression is one that an import binds."""
     name = (dotted(function) or "").partition(".")[0]
     return any(imported.alias == name for imported in file.imports)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of one of vLLM's model classes; `name` is None for calling the instance itself."""
+
+    part: ModelPart
+    name: str | None
+
+    def then(self) -> Iterator[Signature | None]:
+        return (_signature_of(api, self.part.name, self.name) for api in self.part.then)
+
+    def now(self, api: Api) -> Signature | None:
+        return _signature_of(api, self.part.home, self.name)
+
+    def __str__(self) -> str:
+        return self.part.short if self.name is None else f"{self.part.short}.{self.name}"
+
+
+def _signature_of(api: Api, cls: str, method: str | None) -> Signature | None:
+    return api.call_signature(cls) if method in (None, "__call__") else api.signature(f"{cls}.{method}")
+
+
+def methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
+    """The methods of vLLM's model classes that a call may reach; empty where it may reach anything else."""
+    function = call.func
+    owner = file.file.class_of(call)
+    if isinstance(function, ast.Attribute) and owner is not None:
+        here = Class(file.file, owner)
+        if is_super(function, owner):
+            known = run.project.callee(file.file, call) is not None or function.attr == "__init__"
+            return [] if known else _of_base(run, here, function.attr)
+        if isinstance(function.value, ast.Name) and function.value.id == "self":
+            found = _of_base(run, here, function.attr)
+            own = run.project.method(here, function.attr) or run.project.makers(file.file, function)
+            if found and not own:
+                return found
+    held = _held(run, file, function)
+    if not held and isinstance(function, ast.Attribute):
+        return [Method(part, function.attr) for part in _held(run, file, function.value)]
+    return [Method(part, None) for part in held]
+
+
+def _of_base(run: Plan, cls: Class, method: str) -> list[Method]:
+    """The method as a class of the project inherits it from vLLM."""
+    parts = bases(run, cls).models
+    return [Method(part, method) for part in parts[:1] if any(method in api.members(part.name) for api in part.then)]
+
+
+def _held(run: Plan, file: FilePlan, value: ast.expr) -> list[ModelPart]:
+    """The model classes that a value is an instance of; empty if it may be anything else."""
+    makers = run.project.makers(file.file, value)
+    parts = [
+        None
+        if run.project.class_named(home, made.func)
+        else model_class(run, run.of(home), run.project.vllm(home, made.func))
+        for home, made in makers
+    ]
+    found = {part.name: part for part in parts if part is not None}
+    return list(found.values()) if None not in parts else []
