@@ -17,13 +17,13 @@ from codemods.vision_attention import vocabulary as V
 
 _CALL = """\
 from torch import nn
-from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionBlock
+from vllm.model_executor.layers.linear import RowParallelLinear
 
 
-class Tower(nn.Module):
-    def __init__(self, width: int, backend) -> None:
+class Projection(nn.Module):
+    def __init__(self, width: int, use_data_parallel: bool = False) -> None:
         super().__init__()
-        self.block = Qwen2_5_VisionBlock(width, 16, 4 * width, attn_backend=backend)
+        self.out = RowParallelLinear(width, width, use_data_parallel=use_data_parallel)
 """
 
 RULE = Rule(

@@ -106,6 +106,11 @@ class FilePlan:
             return False
         return any(E.Ref.of(guard).contains(E.Ref.of(node)) for guard in self.view.kept)
 
+    def answered(self, call: ast.Call) -> bool:
+        """Whether a rule gave this very call other arguments, or reported it."""
+        ref = E.Ref.of(call)
+        return ref in self.refused or any(getattr(edit, "call", None) == ref for edit in self.edits)
+
     def gone(self, node: ast.AST) -> bool:
         """Whether an edit takes this node's code away."""
         if len(self._seen) != len(self.removed):

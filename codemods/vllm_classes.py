@@ -39,7 +39,16 @@ class Bases:
     """What a class of the project is built on outside of the project."""
 
     models: tuple[ModelPart, ...]  # nearest first
+    others: tuple[str, ...]  # dotted names of vLLM's other classes, as imported
     closed: bool  # there is nothing else of which it is not known what it brings
+
+    def had(self, member: str) -> bool:
+        """Whether a model class brought a member in a release that the file may be written for."""
+        return any(member in api.members(part.name) for part in self.models for api in part.then)
+
+    def has(self, api: Api, member: str) -> bool:
+        """Whether anything brings it at the target."""
+        return any(member in api.members(name) for name in [*(part.home for part in self.models), *self.others])
 
 
 def model_class(run: Plan, file: FilePlan, name: str | None) -> ModelPart | None:
@@ -87,6 +96,7 @@ def written_for_target(run: Plan, file: FilePlan) -> bool:
 def bases(run: Plan, cls: Class) -> Bases:
     """The model classes of vLLM that a class of the project is built on, through its bases inside the project."""
     models: list[ModelPart] = []
+    others: list[str] = []
     closed = True
     for here in run.project.bases(cls):
         for node in here.node.bases:
@@ -97,9 +107,14 @@ def bases(run: Plan, cls: Class) -> Bases:
             found = model_class(run, run.of(here.file), name)
             if found is not None:
                 models.append(found)
-            elif name is None or name.startswith(MODELS):
+                closed = closed and all(
+                    base.startswith("vllm.") or base in _PLAIN for base in run.api.ancestry(found.home)
+                )
+            elif name is not None and run.api.ancestry(name):
+                others.append(name)
+            else:
                 closed = closed and run.project.meaning(here.file, bare) in _PLAIN
-    return Bases(tuple(models), closed)
+    return Bases(tuple(models), tuple(others), closed)
 
 
 def built_by(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:

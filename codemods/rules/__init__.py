@@ -20,6 +20,7 @@ from codemods.rules import (
     expert_mapping,
     get_rope,
     lost_members,
+    inherited_members,
     inherited_opt_in,
     max_seqlen,
     merged_embeddings,
@@ -78,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     source_patches.RULE,
     liveness.RULE,
     lost_members.RULE,
+    inherited_members.RULE,
     verify.RULE,
     leftovers.RULE,
 )

@@ -69,7 +69,7 @@ def plan(run: Plan) -> None:
     for file in run.open_files:
         for call in file.file.nodes[ast.Call]:
             assert isinstance(call, ast.Call)
-            methods = [] if file.gone(call) else methods_called(run, file, call)
+            methods = [] if file.gone(call) or file.answered(call) else methods_called(run, file, call)
             changes = [_change(run, file, call, method) for method in methods]
             if not any(changes):
                 continue

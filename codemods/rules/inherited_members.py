@@ -1,0 +1,182 @@
+"""VA642: what a subclass takes from one of vLLM's model classes, or overrides there, is still there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from codemods import edits as E
+from codemods.findings import Severity
+from codemods.parsed_file import default_of, parameters, self_attribute
+from codemods.plan import FilePlan, Plan
+from codemods.project import AnyFunction, Class
+from codemods.rule import Example, Rule
+from codemods.vllm_api import Signature
+from codemods.vllm_classes import Bases, Method, bases, is_super
+
+_TOWER = """\
+import torch
+from vllm.model_executor.models.qwen3_vl import Qwen3_VisionTransformer
+
+
+class Tower(Qwen3_VisionTransformer):
+    def compute_attn_mask_seqlen(self, cu_seqlens: torch.Tensor) -> torch.Tensor:
+        longest = super().compute_attn_mask_seqlen(cu_seqlens)
+        return torch.clamp(longest, min=1)
+"""
+
+# Who else knows what an attribute that went said.
+_INSTEAD = {
+    "use_data_parallel": "is_vit_use_data_parallel() of vllm.model_executor.models.vision tells it",
+    "multimodal_config": "vllm_config.model_config.multimodal_config is the same thing",
+}
+
+
+def plan(run: Plan) -> None:
+    for file in run.open_files:
+        for node in file.file.class_nodes:
+            cls = Class(file.file, node)
+            base = bases(run, cls) if node.bases and not file.gone(node) else None
+            if base is not None and base.models:
+                if base.closed:
+                    _find_gone(run, file, cls, base)
+                for method in _overrides(file, cls):
+                    _find_override(run, file, cls, base, method)
+
+
+def _find_gone(run: Plan, file: FilePlan, cls: Class, base: Bases) -> None:
+    """Members that the class reads, and that neither vLLM nor the project has any more."""
+    told: set[str] = set()
+    for node in file.file.below(cls.node):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or file.gone(node):
+            continue
+        above = is_super(node, cls.node)
+        name = node.attr if above else self_attribute(node)
+        if name is None or name in told or file.file.class_of(node) is not cls.node:
+            continue
+        if not base.had(name) or base.has(run.api, name) or _is_ours(run, cls, name, above):
+            continue
+        told.add(name)
+        instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+        file.find(
+            RULE,
+            node,
+            Severity.ERROR,
+            f"{cls.node.name} takes {name} from {base.models[0].short}, which has none in vLLM {run.target.version}",
+            f"Do without {name}, or bring it in {cls.node.name}{instead}.",
+        )
+
+
+def _is_ours(run: Plan, cls: Class, name: str, above: bool) -> bool:
+    """Whether the project may bring a member itself, in the class or its family, or asks for it first."""
+    family = list(run.project.bases(cls))
+    if above:
+        return any(_brings(run, c, name) for c in family[1:])
+    family += run.project.subclasses.get(cls.qualified, [])
+    asked = any(isinstance(n, ast.Constant) and n.value == name for c in family for n in c.file.below(c.node))
+    return asked or any(_brings(run, c, name) for c in family)
+
+
+def _brings(run: Plan, cls: Class, name: str) -> bool:
+    return (
+        name in run.project.assigned(cls)
+        or cls.own(name) is not None
+        or any(
+            isinstance(n, ast.Name) and n.id == name
+            for s in cls.node.body
+            if isinstance(s, (ast.Assign, ast.AnnAssign))
+            for n in ast.walk(s.targets[0] if isinstance(s, ast.Assign) else s.target)
+        )
+    )
+
+
+def _overrides(file: FilePlan, cls: Class) -> Iterator[AnyFunction]:
+    """Methods that something may call from outside of the class, and that no edit takes away or renames."""
+    for node in cls.node.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if not file.gone(node) and not (node.name.startswith("__") and node.name.endswith("__")):
+                yield node
+
+
+def _find_override(run: Plan, file: FilePlan, cls: Class, base: Bases, node: AnyFunction) -> None:
+    """An override that vLLM does not call any more, or calls with arguments that it does not take."""
+    if not base.had(node.name):
+        return
+    short = base.models[0].short
+    if not base.has(run.api, node.name):
+        if base.closed and not _is_read(run, node.name):
+            file.find(
+                RULE,
+                node,
+                Severity.WARNING,
+                f"{cls.node.name}.{node.name} overrides what {short} has no more in vLLM {run.target.version}: nothing "
+                f"calls it",
+                f"See what {short} does now in place of {node.name}, and override that.",
+                covers=_head(node),
+            )
+        return
+    if node.decorator_list or run.callers.get(id(node)):
+        return  # a property, or called by the project, which knows how
+    method = Method(base.models[0], node.name)
+    now, then = method.now(run.api), [signature for signature in method.then() if signature is not None]
+    why = _why_not_called(file, node, then, now) if now is not None and then else None
+    if why is not None:
+        file.find(
+            RULE,
+            node,
+            Severity.ERROR,
+            f"{cls.node.name}.{node.name} overrides what vLLM {run.target.version} calls in another way: {why}",
+            f"Let it take what {short}.{node.name} takes now: {now}.",
+            covers=_head(node),
+        )
+
+
+def _head(node: AnyFunction) -> ast.AST:
+    """What a finding about a method accounts for: its parameters, not its body."""
+    return node.args if hasattr(node.args, "lineno") else next(iter(parameters(node)), node)
+
+
+def _is_read(run: Plan, name: str) -> bool:
+    """Whether anything in the run asks for a member of this name."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == name and not file.gone(node)
+        for file in run.files
+        for node in file.file.nodes[ast.Attribute]
+    )
+
+
+def _why_not_called(file: FilePlan, node: AnyFunction, then: list[Signature], now: Signature) -> str | None:
+    """Why the calls that came with a new signature do not fit an override; what it never took is its own affair."""
+    ref = E.Ref.of(node)
+    taken = {p.arg: p for p in parameters(node)[1:] if E.RemoveParameter(ref, p.arg) not in file.edits}
+    renamed = {e.name: e.new_name for e in file.edits if isinstance(e, E.SetParameter) and e.function == ref}
+    names = {renamed.get(name) or name for name in taken}
+    before = {parameter.name for signature in then for parameter in signature.parameters}
+    after = {parameter.name for parameter in now.parameters}
+    if node.args.kwarg is None:
+        lost = [name for name in now.required if name not in names and name not in before]
+        if lost:
+            return f"it is given '{lost[0]}'"
+    wanted = [
+        name
+        for name, parameter in taken.items()
+        if default_of(node, parameter) is None and name in before and (renamed.get(name) or name) not in after
+    ]
+    return f"it is not given '{wanted[0]}'" if wanted else None
+
+
+RULE = Rule(
+    code="VA642",
+    name="inherited-members",
+    summary="Members that a subclass takes from vLLM's model classes, and overrides that vLLM calls, are looked up.",
+    why=(
+        "A plugin that subclasses one of vLLM's models or towers reads attributes that its base sets, calls methods of "
+        "it, and overrides methods that it calls. Where a release took such a member away, or calls it with other "
+        "arguments, nothing fails at import: it fails, or silently does nothing, when the model runs. Reported only; "
+        "what the plugin sets or calls itself is left alone."
+    ),
+    follows="the members and signatures of the target release, as the index has them",
+    names=frozenset(_INSTEAD),
+    plan=plan,
+    examples=(Example(before=_TOWER, after=_TOWER, refused=True),),
+)
