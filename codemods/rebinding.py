@@ -32,15 +32,34 @@ class Rebinding:
 
 
 def rebinding(
-    call: ast.Call, olds: Iterable[Signature | None], new: Signature, renamed: Mapping[str, str] | None = None
+    call: ast.Call,
+    olds: Iterable[Signature | None],
+    new: Signature,
+    settled: bool,
+    renamed: Mapping[str, str] | None = None,
 ) -> Rebinding | None:
-    """From any of the signatures that the call may have been written for; `renamed` are parameters, old to new.
+    """From the signature that the call was written for, one of `olds`, or `new` itself if `settled` says it may be.
 
-    None where that cannot be told: the call fits none of them, they disagree, or `*x` hides what reaches what.
+    Where it fits several, the names of what is passed by position tell. `renamed` are parameters, old to new. None
+    where nothing can be told: the call fits none, those it fits disagree, or `*x` hides what reaches what.
     """
-    fitting = {old for old in olds if old is not None and calls.binds(old, call) is None}
-    found = {_rebinding(call, old, new, renamed or {}) for old in fitting}
+    candidates = {*olds, new} if settled else {*olds}
+    fitting = {s: _spoken(call, s) for s in candidates if s is not None and calls.binds(s, call) is None}
+    best = [signature for signature, score in fitting.items() if score == max(fitting.values())]
+    if settled and new in best:
+        return Rebinding()
+    found = {_rebinding(call, old, new, renamed or {}) for old in best}
     return found.pop() if len(found) == 1 else None
+
+
+def _spoken(call: ast.Call, signature: Signature) -> int:
+    """How many positional arguments are named like the parameter they reach, less those named like another one."""
+    names = {parameter.name for parameter in signature.parameters}
+    score = 0
+    for value, parameter in zip(call.args, signature.by_position):
+        name = value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else None
+        score += 1 if name == parameter.name else -1 if name in names else 0
+    return score
 
 
 def _rebinding(call: ast.Call, old: Signature, new: Signature, renamed: Mapping[str, str]) -> Rebinding | None:

@@ -25,11 +25,38 @@ class Tower(Qwen3_VisionTransformer):
         return torch.clamp(longest, min=1)
 """
 
-# Who else knows what an attribute that went said.
-_INSTEAD = {
-    "use_data_parallel": "is_vit_use_data_parallel() of vllm.model_executor.models.vision tells it",
-    "multimodal_config": "vllm_config.model_config.multimodal_config is the same thing",
-}
+_BEFORE = """\
+import torch
+from vllm.model_executor.models.qwen3_vl import Qwen3_VisionTransformer
+
+
+class Tower(Qwen3_VisionTransformer):
+    def __init__(self, config, prefix: str = "") -> None:
+        super().__init__(config, prefix=prefix)
+        self.scale = config.hidden_size**-0.5
+
+    def forward(self, x: torch.Tensor, grid_thw: list[list[int]]) -> torch.Tensor:
+        return super().forward(x if self.use_data_parallel else x * self.scale, grid_thw)
+"""
+
+_AFTER = """\
+import torch
+from vllm.model_executor.models.qwen3_vl import Qwen3_VisionTransformer
+from vllm.model_executor.models.vision import is_vit_use_data_parallel
+
+
+class Tower(Qwen3_VisionTransformer):
+    def __init__(self, config, prefix: str = "") -> None:
+        super().__init__(config, prefix=prefix)
+        self.use_data_parallel = is_vit_use_data_parallel()
+        self.scale = config.hidden_size**-0.5
+
+    def forward(self, x: torch.Tensor, grid_thw: list[list[int]]) -> torch.Tensor:
+        return super().forward(x if self.use_data_parallel else x * self.scale, grid_thw)
+"""
+
+# Attributes that vLLM's constructors set from the configuration, and what answers the same while a model is built.
+_ANSWERS = {"use_data_parallel": ("vllm.model_executor.models.vision", "is_vit_use_data_parallel")}
 
 
 def plan(run: Plan) -> None:
@@ -57,14 +84,36 @@ def _find_gone(run: Plan, file: FilePlan, cls: Class, base: Bases) -> None:
         if not base.had(name) or base.has(run.api, name) or _is_ours(run, cls, name, above):
             continue
         told.add(name)
-        instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+        if not above and name in _ANSWERS and _set_again(run, file, cls, name, *_ANSWERS[name]):
+            continue
         file.find(
             RULE,
             node,
             Severity.ERROR,
             f"{cls.node.name} takes {name} from {base.models[0].short}, which has none in vLLM {run.target.version}",
-            f"Do without {name}, or bring it in {cls.node.name}{instead}.",
+            f"Do without {name}, or bring it in {cls.node.name}.",
         )
+
+
+def _set_again(run: Plan, file: FilePlan, cls: Class, name: str, module: str, function: str) -> bool:
+    """Have the class set an attribute that its base set, right behind the base's constructor. False if that cannot
+    be: the function may be asked only while a model is built."""
+    constructor = cls.own("__init__")
+    built = next((s for s in constructor.body if _builds_base(s, cls.node)), None) if constructor is not None else None
+    if built is None or not run.api.has(module, function):
+        return False
+    file.rewrite(
+        RULE,
+        built,
+        f"{cls.node.name} sets {name} itself: its base does not in vLLM {run.target.version}",
+        [E.InsertAfter(E.Ref.of(built), f"self.{name} = {function}()\n"), E.AddImport(module, function)],
+    )
+    return True
+
+
+def _builds_base(statement: ast.stmt, owner: ast.ClassDef) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and is_super(call.func, owner, "__init__")
 
 
 def _is_ours(run: Plan, cls: Class, name: str, above: bool) -> bool:
@@ -119,8 +168,8 @@ def _find_override(run: Plan, file: FilePlan, cls: Class, base: Bases, node: Any
         return  # a property, or called by the project, which knows how
     method = Method(base.models[0], node.name)
     now, then = method.now(run.api), [signature for signature in method.then() if signature is not None]
-    why = _why_not_called(file, node, then, now) if now is not None and then else None
-    if why is not None:
+    why = _why_not_called(file, node, now) if now is not None else None
+    if why is not None and any(_why_not_called(file, node, signature) is None for signature in then):
         file.find(
             RULE,
             node,
@@ -145,23 +194,17 @@ def _is_read(run: Plan, name: str) -> bool:
     )
 
 
-def _why_not_called(file: FilePlan, node: AnyFunction, then: list[Signature], now: Signature) -> str | None:
-    """Why the calls that came with a new signature do not fit an override; what it never took is its own affair."""
+def _why_not_called(file: FilePlan, node: AnyFunction, signature: Signature) -> str | None:
+    """Why an override does not take what it is given by those who call it by a signature; None if it does."""
     ref = E.Ref.of(node)
     taken = {p.arg: p for p in parameters(node)[1:] if E.RemoveParameter(ref, p.arg) not in file.edits}
     renamed = {e.name: e.new_name for e in file.edits if isinstance(e, E.SetParameter) and e.function == ref}
-    names = {renamed.get(name) or name for name in taken}
-    before = {parameter.name for signature in then for parameter in signature.parameters}
-    after = {parameter.name for parameter in now.parameters}
-    if node.args.kwarg is None:
-        lost = [name for name in now.required if name not in names and name not in before]
-        if lost:
-            return f"it is given '{lost[0]}'"
-    wanted = [
-        name
-        for name, parameter in taken.items()
-        if default_of(node, parameter) is None and name in before and (renamed.get(name) or name) not in after
-    ]
+    names = {renamed.get(name) or name: default_of(node, parameter) for name, parameter in taken.items()}
+    lost = [name for name in signature.required if name not in names] if node.args.kwarg is None else []
+    if lost:
+        return f"it is given '{lost[0]}'"
+    given = {parameter.name for parameter in signature.parameters}
+    wanted = [name for name, default in names.items() if default is None and name not in given]
     return f"it is not given '{wanted[0]}'" if wanted else None
 
 
@@ -172,11 +215,11 @@ RULE = Rule(
     why=(
         "A plugin that subclasses one of vLLM's models or towers reads attributes that its base sets, calls methods of "
         "it, and overrides methods that it calls. Where a release took such a member away, or calls it with other "
-        "arguments, nothing fails at import: it fails, or silently does nothing, when the model runs. Reported only; "
-        "what the plugin sets or calls itself is left alone."
+        "arguments, nothing fails at import: it fails, or silently does nothing, when the model runs. It is reported; "
+        "what can be asked of vLLM instead is set again by the subclass. What the plugin sets itself is left alone."
     ),
     follows="the members and signatures of the target release, as the index has them",
-    names=frozenset(_INSTEAD),
+    names=frozenset(_ANSWERS),
     plan=plan,
-    examples=(Example(before=_TOWER, after=_TOWER, refused=True),),
+    examples=(Example(before=_BEFORE, after=_AFTER), Example(before=_TOWER, after=_TOWER, refused=True)),
 )

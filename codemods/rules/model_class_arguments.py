@@ -130,11 +130,12 @@ def reached(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
 def decide(run: Plan, file: FilePlan, call: ast.Call, part: ModelPart) -> Decision | None:
     """None where the call is right as it stands, or nothing is known of it."""
     now = run.api.signature(part.home)
-    why = calls.binds(now, call) if now is not None else None
-    if now is None or (why is None and written_for_target(run, file)):
+    if now is None:
         return None
-    change = rebinding(call, (api.signature(part.name) for api in part.then), now)
+    olds = (api.signature(part.name) for api in part.then)
+    change = rebinding(call, olds, now, written_for_target(run, file))
     if change is None:
+        why = calls.binds(now, call)
         return Decision(Rebinding(), why) if why is not None else None
     return Decision(change, _why_not_shown(run, file, change)) if change else None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from codemods import calls
 from codemods import edits as E
 from codemods.findings import Severity
 from codemods.plan import FilePlan, Plan
@@ -32,20 +31,46 @@ _BEFORE = """\
 import torch
 from torch import nn
 from vllm.model_executor.models.clip import CLIPVisionModel
-from vllm.model_executor.models.glm4_1v import Glm4vVisionBlock
+from vllm.model_executor.models.ernie45_vl import Ernie4_5_VisionBlock
 
 
 class Tower(nn.Module):
     def __init__(self, config, depth: int) -> None:
         super().__init__()
         self.clip = CLIPVisionModel(config)
-        self.blocks = nn.ModuleList(Glm4vVisionBlock(64, 4, 256) for _ in range(depth))
+        self.blocks = nn.ModuleList(Ernie4_5_VisionBlock(64, 4, 4.0) for _ in range(depth))
 
     def features(self, pixels: torch.Tensor, layers: list[int]) -> torch.Tensor:
         return self.clip(pixels, feature_sample_layers=layers)
+
+    def forward(self, x: torch.Tensor, cu_seqlens: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+        seqlens = (cu_seqlens[1:] - cu_seqlens[:-1]).tolist()
+        for block in self.blocks:
+            x = block(x, cu_seqlens=cu_seqlens, rotary_pos_emb=angles, seqlens=seqlens)
+        return x
 """
 
-_AFTER = _BEFORE.replace("feature_sample_layers=", "select_layers=")
+_AFTER = """\
+import torch
+from torch import nn
+from vllm.model_executor.models.clip import CLIPVisionModel
+from vllm.model_executor.models.ernie45_vl import Ernie4_5_VisionBlock
+
+
+class Tower(nn.Module):
+    def __init__(self, config, depth: int) -> None:
+        super().__init__()
+        self.clip = CLIPVisionModel(config)
+        self.blocks = nn.ModuleList(Ernie4_5_VisionBlock(64, 4, 4.0) for _ in range(depth))
+
+    def features(self, pixels: torch.Tensor, layers: list[int]) -> torch.Tensor:
+        return self.clip(pixels, select_layers=layers)
+
+    def forward(self, x: torch.Tensor, cu_seqlens: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x, cu_seqlens=cu_seqlens, rotary_pos_emb=angles)
+        return x
+"""
 
 _ANGLES = """\
 import torch
@@ -84,9 +109,7 @@ def _change(run: Plan, file: FilePlan, call: ast.Call, method: Method) -> Rebind
     now = method.now(run.api)
     if now is None:
         return None
-    if calls.binds(now, call) is None and written_for_target(run, file):
-        return Rebinding()
-    return rebinding(call, method.then(), now, _RENAMED)
+    return rebinding(call, method.then(), now, written_for_target(run, file), _RENAMED)
 
 
 def _plan_call(run: Plan, file: FilePlan, call: ast.Call, method: Method, change: Rebinding) -> None:

@@ -1,0 +1,467 @@
+"""VA640 to VA643: what a plugin does with vLLM's own blocks, towers and models follows the target, or is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codemods.findings import Severity
+from tests.rules.vision_model import Port, Ported, edited, porter
+
+IMPORTS = """\
+import torch
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.config import MultiModalConfig, VllmConfig
+from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionBlock
+from vllm.model_executor.models.vision import get_vit_attn_backend
+"""
+
+TOWER = """
+
+class Tower(nn.Module):
+    def __init__(self, width, use_data_parallel=False, attn_backend_override=None):
+        super().__init__()
+        self.block = Qwen2_5_VisionBlock(width, 16, 64, use_data_parallel=use_data_parallel)
+"""
+CALL = "Qwen2_5_VisionBlock(width, 16, 64, use_data_parallel=use_data_parallel)"
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Port:
+    return porter(tmp_path)
+
+
+def calling(call: str, tower: str = TOWER) -> str:
+    """The tower with another call of vLLM's class."""
+    return IMPORTS + edited(tower, CALL, call)
+
+
+def said(ported: Ported, code: str) -> list[str]:
+    return [finding.message for finding in ported.findings if finding.code == code]
+
+
+class TestArguments:
+    """VA640"""
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ("(width, 16, 64, use_data_parallel=use_data_parallel)", "(width, 16, 64)"),
+            ("(width, 16, 64, attn_backend_override=attn_backend_override, prefix='b')", "(width, 16, 64, prefix='b')"),
+            ("(width, 16, 64, None, None, None, 'b', use_data_parallel)", "(width, 16, 64, None, None, None, 'b')"),
+            ("(width, num_heads=16, **more, use_data_parallel=False)", "(width, num_heads=16, **more)"),
+        ],
+        ids=["by keyword", "between others", "by position", "beside **"],
+    )
+    def test_that_only_carried_what_vllm_reads_itself_go(self, before: str, after: str, port: Port) -> None:
+        ported = port(calling(f"Qwen2_5_VisionBlock{before}"), "0.32")
+        assert ported.findings == []
+        assert f"self.block = Qwen2_5_VisionBlock{after}" in ported.text
+
+    def test_go_from_an_alias_a_module_and_the_package_s_own_re_export(self, port: Port) -> None:
+        files = {
+            "pack/__init__.py": "",
+            "pack/parts.py": "from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionBlock as Block\n",
+            "pack/tower.py": "import vllm.model_executor.models.qwen2_5_vl as upstream\n\n"
+            "from .parts import Block\n\n\n"
+            "def build(backend):\n"
+            "    return [Block(64, 4, 128, attn_backend=backend), "
+            "upstream.Qwen2_5_VisionBlock(64, 4, 128, attn_backend=backend)]\n",
+        }
+        ported = port(files, "0.32", given=("pack",))
+        assert "[Block(64, 4, 128), upstream.Qwen2_5_VisionBlock(64, 4, 128)]" in ported.texts["pack/tower.py"]
+        assert ported.findings == []
+
+    def test_go_where_a_subclass_builds_itself(self, port: Port) -> None:
+        ported = port(
+            "from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionTransformer\n\n\n"
+            "class Tower(Qwen2_5_VisionTransformer):\n"
+            "    def __init__(self, config, use_data_parallel=False):\n"
+            '        super().__init__(config, 1e-6, None, "visual", use_data_parallel)\n',
+            "0.28",
+        )
+        assert 'super().__init__(config, 1e-6, None, "visual")' in ported.text
+        assert ported.findings == []
+
+    def test_keep_reaching_their_parameter(self, port: Port) -> None:
+        """Where vLLM 0.32 has input_norm, vLLM 0.12 had the prefix."""
+        ported = port(
+            "from vllm.attention.backends.registry import AttentionBackendEnum\n"
+            "from vllm.attention.layer import maybe_get_vit_flash_attn_backend\n"
+            "from vllm.model_executor.models.qwen2_vl import Qwen2VisionTransformer\n\n\n"
+            "def build(config, prefix):\n"
+            "    backend, _ = maybe_get_vit_flash_attn_backend(AttentionBackendEnum.FLASH_ATTN, None)\n"
+            "    return Qwen2VisionTransformer(config, 1e-6, None, prefix, False), backend\n",
+            "0.32",
+        )
+        assert "Qwen2VisionTransformer(config, 1e-6, None, prefix=prefix)" in ported.text
+
+    @pytest.mark.parametrize("target", ["0.13", "0.14"])
+    @pytest.mark.parametrize(
+        ("parameters", "config"),
+        [
+            ("multimodal_config", "multimodal_config"),
+            ("vllm_config", "vllm_config.model_config.multimodal_config"),
+        ],
+    )
+    def test_give_way_to_the_configuration_in_two_releases(
+        self, parameters: str, config: str, target: str, port: Port
+    ) -> None:
+        tower = edited(TOWER, "use_data_parallel=False", f"{parameters}, use_data_parallel=False")
+        ported = port(IMPORTS + tower, target)
+        assert ported.findings == []
+        assert ported.call("Qwen2_5_VisionBlock")["multimodal_config"] == config
+        assert "use_data_parallel" not in ported.call("Qwen2_5_VisionBlock")
+
+    def test_give_way_to_what_becomes_the_configuration(self, port: Port) -> None:
+        call = "Qwen2_5_VisionBlock(width, 16, 64, attn_backend_override=attn_backend_override)"
+        ported = port(calling(call), "0.14")
+        assert ported.findings == []
+        assert ported.call("Qwen2_5_VisionBlock")["multimodal_config"] == "multimodal_config"
+        assert "multimodal_config: MultiModalConfig | None=None" in ported.parameters("Tower.__init__")
+
+    def test_without_a_configuration_in_reach_stay_and_are_reported(self, port: Port) -> None:
+        ported = port(IMPORTS + TOWER, "0.14")
+        assert ported.left(Severity.ERROR) == [
+            (
+                "VA640",
+                "this call of Qwen2_5_VisionBlock does not fit vLLM 0.14.1: it takes multimodal_config instead of "
+                "use_data_parallel, and no configuration is in reach here",
+            )
+        ]
+        assert TOWER in ported.text
+
+    def test_of_0_14_go_at_0_15(self, port: Port) -> None:
+        call = "Qwen2_5_VisionBlock(width, 16, 64, nn.SiLU(), None, None, multimodal_config, 'b')"
+        tower = edited(TOWER, "attn_backend_override=None", "multimodal_config=None")
+        ported = port(calling(call, tower), "0.15")
+        assert "Qwen2_5_VisionBlock(width, 16, 64, nn.SiLU(), None, None, 'b')" in ported.text
+        assert ported.findings == []
+
+    def test_of_a_function_that_builds_a_tower_come_and_go(self, port: Port) -> None:
+        build = (
+            "from vllm.model_executor.models.llava import init_vision_tower_for_llava\n\n\n"
+            "def tower(vllm_config, quant):\n"
+            "    return init_vision_tower_for_llava(vllm_config.model_config.hf_config, quant{})\n"
+        )
+        config = ", multimodal_config=vllm_config.model_config.multimodal_config"
+        assert port(build.format(""), "0.14").text == build.format(config)
+        assert port(build.format(config), "0.32").text == build.format("")
+
+    @pytest.mark.parametrize(
+        ("call", "why"),
+        [
+            ("(width, 16, 64, use_data_parallel=True)", "goes by --mm-encoder-tp-mode alone"),
+            ("(width, 16, 64, use_data_parallel=width > 64)", "not by use_data_parallel=width > 64"),
+            ("(width, 16, 64, attn_backend=choose(width))", "choose(width) may do more than fill it"),
+            ("(width, 16, 64, flavour=1, use_data_parallel=False)", "it has no parameter 'flavour'"),
+        ],
+    )
+    def test_that_say_more_are_reported_with_the_signature(self, call: str, why: str, port: Port) -> None:
+        text = calling(f"Qwen2_5_VisionBlock{call}")
+        ported = port(text, "0.32")
+        (message,) = said(ported, "VA640")
+        assert why in message
+        assert f"Qwen2_5_VisionBlock{call}" in ported.text
+        remedy = next(f.remedy for f in ported.findings if f.code == "VA640")
+        assert remedy == (
+            "Its parameters are (dim, num_heads, mlp_hidden_dim, act_fn=..., norm_layer=..., quant_config=..., "
+            "prefix=...) now."
+        )
+
+    def test_that_fix_a_backend_go_and_are_to_be_looked_at(self, port: Port) -> None:
+        call = "Qwen2_5_VisionBlock(width, 16, 64, attn_backend=AttentionBackendEnum.TORCH_SDPA)"
+        ported = port(calling(call), "0.32")
+        (rewrite,) = [r for r in ported.rewrites if r.code == "VA640"]
+        assert rewrite.safety == "review: AttentionBackendEnum.TORCH_SDPA was asked for here; vLLM now chooses"
+
+    def test_leave_a_look_up_without_a_reader_which_goes_too(self, port: Port) -> None:
+        tower = edited(
+            TOWER,
+            "        self.block",
+            "        backend = get_vit_attn_backend(head_size=4, dtype=torch.get_default_dtype())\n        self.block",
+        )
+        ported = port(calling("Qwen2_5_VisionBlock(width, 16, 64, attn_backend=backend)", tower), "0.32")
+        assert "get_vit_attn_backend" not in ported.text
+
+    @pytest.mark.parametrize(
+        "define",
+        [
+            "class Qwen2_5_VisionBlock(nn.Module):\n    def __init__(self, *a, attn_backend=None): ...\n",
+            "from elsewhere import Qwen2_5_VisionBlock\n",
+        ],
+    )
+    def test_of_others_stay(self, define: str, port: Port) -> None:
+        text = f"import vllm\nfrom torch import nn\n\n{define}\n\nblock = Qwen2_5_VisionBlock(1, 2, attn_backend=nn)\n"
+        assert "Qwen2_5_VisionBlock(1, 2, attn_backend=nn)" in port(text, "0.32").text
+
+    def test_of_super_that_passes_a_base_over_stay(self, port: Port) -> None:
+        text = (
+            "from vllm.model_executor.models.qwen3 import Qwen3ForCausalLM\n\n\n"
+            "class Model(Qwen3ForCausalLM):\n    def __init__(self, *, vllm_config, prefix=''):\n"
+            "        super(Qwen3ForCausalLM, self).__init__()\n"
+        )
+        ported = port(text, "0.32")
+        assert (ported.text, ported.findings) == (text, [])
+
+    def test_of_the_target_stay(self, port: Port) -> None:
+        text = (
+            "from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionTransformer\n\n"
+            "tower = Qwen2_5_VisionTransformer({}, 1e-6, None, object(), 'visual')\n"
+        )
+        ported = port(text, "0.32")
+        assert (ported.text, ported.findings) == (text, [])
+
+
+BLOCKS = """\
+import torch
+from torch import nn
+from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionAttention
+from vllm.model_executor.models.qwen2_vl import Qwen2VisionBlock
+
+
+class Tower(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.attn = Qwen2_5_VisionAttention(width, 4, width)
+        self.blocks = nn.ModuleList([Qwen2VisionBlock(width, 4, 4.0) for _ in range(2)])
+
+    def forward(self, x, cu_seqlens, cos, sin, max_seqlen, seqlens=None):
+        return x
+"""
+
+
+def running(line: str) -> str:
+    return edited(BLOCKS, "        return x\n", f"{line}\n        return x\n")
+
+
+class TestCalls:
+    """VA641"""
+
+    def test_pass_no_lists_of_lengths(self, port: Port) -> None:
+        text = (
+            "from torch import nn\nfrom vllm.model_executor.models.ernie45_vl import Ernie4_5_VisionBlock\n\n\n"
+            "class Tower(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.blocks = nn.ModuleList([Ernie4_5_VisionBlock(64, 4, 4.0)])\n\n"
+            "    def forward(self, x, cu_seqlens, angles, max_seqlen=None, seqlens=None):\n"
+            "        for i, block in enumerate(self.blocks):\n"
+            "            x = block(x, cu_seqlens, angles{})\n        return x\n"
+        )
+        assert "block(x, cu_seqlens, angles, max_seqlen)" in port(text.format(", max_seqlen, seqlens"), "0.32").text
+        assert "block(x, cu_seqlens, angles)" in port(text.format(", seqlens=seqlens"), "0.32").text
+
+    def test_pass_no_lengths_where_the_target_needs_them(self, port: Port) -> None:
+        line = "        x = self.attn(x, cu_seqlens, cos, sin, max_seqlen)"
+        ported = port(running(line), "0.32")
+        assert "self.attn(x, cu_seqlens, cos, sin, max_seqlen, sequence_lengths=None)" in ported.text
+        (rewrite,) = [r for r in ported.rewrites if r.code == "VA641"]
+        assert rewrite.safety.startswith("review: sequence_lengths is None")
+        assert port(running(line), "0.14").text == running(line)
+
+    def test_by_the_name_that_a_parameter_has_now(self, port: Port) -> None:
+        text = (
+            "from vllm.model_executor.models.siglip import SiglipVisionModel\n\n\n"
+            "def features(config, pixels, layers):\n    tower = SiglipVisionModel(config)\n"
+            "    return tower(pixels, False, layers), tower.forward(pixels, feature_sample_layers=layers)\n"
+        )
+        ported = port(text, "0.32")
+        assert "tower(pixels, False, layers), tower.forward(pixels, select_layers=layers)" in ported.text
+
+    def test_by_super(self, port: Port) -> None:
+        text = (
+            "from vllm.model_executor.models.qwen3_vl import Qwen3_VisionBlock\n\n\n"
+            "class Block(Qwen3_VisionBlock):\n"
+            "    def forward(self, x, cu_seqlens, cos, sin, max_seqlen, sequence_lengths=None):\n"
+            "        return super().forward(x, cu_seqlens, cos, sin, max_seqlen)\n"
+        )
+        ported = port(text, "0.32")
+        assert "super().forward(x, cu_seqlens, cos, sin, max_seqlen, sequence_lengths=None)" in ported.text
+        assert ported.findings == []
+
+    def test_of_angles_are_reported(self, port: Port) -> None:
+        line = "        x = self.blocks[0](x, cu_seqlens=cu_seqlens, rotary_pos_emb=cos, max_seqlen=max_seqlen)"
+        ported = port(running(line), "0.32")
+        (message,) = said(ported, "VA641")
+        assert message == "this call of Qwen2VisionBlock does not fit vLLM 0.32.0: it has no parameter 'rotary_pos_emb'"
+        assert line in ported.text
+
+    def test_of_what_may_be_something_else_stay(self, port: Port) -> None:
+        text = edited(
+            running("        x = self.attn(x, cu_seqlens, cos, sin, max_seqlen)"),
+            "        self.blocks",
+            "        if width > 64:\n            self.attn = nn.Identity()\n        self.blocks",
+        )
+        ported = port(text, "0.32")
+        assert (ported.text, said(ported, "VA641")) == (text, [])
+
+
+class TestInherited:
+    """VA642"""
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            (
+                "        return self.use_data_parallel",
+                "Tower takes use_data_parallel from Qwen3_VisionTransformer, which has none in vLLM 0.32.0",
+            ),
+            (
+                "        return self.compute_attn_mask_seqlen(None)",
+                "Tower takes compute_attn_mask_seqlen from Qwen3_VisionTransformer, which has none in vLLM 0.32.0",
+            ),
+        ],
+    )
+    def test_members_that_went_are_reported(self, body: str, message: str, port: Port) -> None:
+        text = self.tower(f"    def ask(self):\n{body}\n")
+        ported = port(text, "0.32")
+        assert ported.left(Severity.ERROR) == [("VA642", message)]
+        assert ported.text == text
+
+    def test_an_attribute_that_vllm_can_be_asked_for_is_set_again(self, port: Port) -> None:
+        text = self.tower(
+            "    def __init__(self, config):\n        super().__init__(config)\n\n"
+            "    def ask(self):\n        return self.use_data_parallel\n"
+        )
+        ported = port(text, "0.32")
+        assert ported.findings == []
+        assert ported.body("Tower.__init__") == (
+            "super().__init__(config)\nself.use_data_parallel = is_vit_use_data_parallel()"
+        )
+        assert "from vllm.model_executor.models.vision import is_vit_use_data_parallel\n" in ported.text
+        assert port(text, "0.14").left(Severity.ERROR) != []  # there is nobody to ask yet
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            "    use_data_parallel = False\n\n",
+            "    def set(self):\n        self.use_data_parallel = False\n\n",
+            "    def known(self):\n        return hasattr(self, 'use_data_parallel')\n\n",
+        ],
+        ids=["set in the class", "set on the instance", "asked for first"],
+    )
+    def test_members_that_the_class_brings_or_asks_for_are_not(self, more: str, port: Port) -> None:
+        text = self.tower(f"{more}    def ask(self):\n        return self.use_data_parallel\n")
+        assert said(port(text, "0.32"), "VA642") == []
+
+    def test_members_of_a_base_that_is_not_known_are_not(self, port: Port) -> None:
+        text = self.tower("    def ask(self):\n        return self.use_data_parallel\n")
+        text = "from elsewhere import Mixin\n" + edited(text, "(Qwen3", "(Mixin, Qwen3")
+        assert said(port(text, "0.32"), "VA642") == []
+
+    def test_an_override_that_nothing_calls_is_reported(self, port: Port) -> None:
+        text = self.tower("    def compute_attn_mask_seqlen(self, cu_seqlens):\n        return cu_seqlens\n")
+        ported = port(text, "0.32")
+        assert ported.left(Severity.WARNING) == [
+            (
+                "VA642",
+                "Tower.compute_attn_mask_seqlen overrides what Qwen3_VisionTransformer has no more in vLLM 0.32.0: "
+                "nothing calls it",
+            )
+        ]
+        called = text + "\n    def forward(self, x, grid_thw):\n        return self.compute_attn_mask_seqlen(x)\n"
+        assert port(called, "0.32").findings == []
+
+    def test_an_override_that_is_called_in_another_way_is_reported(self, port: Port) -> None:
+        text = (
+            "from vllm.model_executor.models.qwen3_vl import Qwen3_VisionBlock\n\n\n"
+            "class Block(Qwen3_VisionBlock):\n"
+            "    def forward(self, x, cu_seqlens, rotary_pos_emb_cos, rotary_pos_emb_sin, max_seqlen):\n"
+            "        return x\n"
+        )
+        ported = port(text, "0.32")
+        assert ported.left(Severity.ERROR) == [
+            (
+                "VA642",
+                "Block.forward overrides what vLLM 0.32.0 calls in another way: it is given 'sequence_lengths'",
+            )
+        ]
+        assert port(text, "0.14").findings == []
+        takes_all = edited(text, "max_seqlen)", "max_seqlen, **rest)")
+        assert port(takes_all, "0.32").findings == []
+
+    def test_an_override_that_only_the_project_calls_is_its_own_affair(self, port: Port) -> None:
+        text = (
+            "from torch import nn\nfrom vllm.model_executor.models.qwen3_vl import Qwen3_VisionBlock\n"
+            "from vllm.model_executor.models.vision import get_vit_attn_backend\n\n\n"
+            "class Block(Qwen3_VisionBlock):\n    def forward(self, x):\n        return x\n\n\n"
+            "class Tower(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.block = Block(64, 4, 128)\n\n    def forward(self, x):\n        return self.block(x)\n"
+        )
+        assert said(port(text, "0.32"), "VA642") == []
+
+    @staticmethod
+    def tower(body: str) -> str:
+        imported = "from vllm.model_executor.models.qwen3_vl import Qwen3_VisionTransformer\n"
+        return f"{imported}\n\nclass Tower(Qwen3_VisionTransformer):\n{body}"
+
+
+MODEL = """\
+from torch import nn
+from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionTransformer, Qwen2_5_VLForConditionalGeneration
+
+
+class Tower(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+
+
+class Model(Qwen2_5_VLForConditionalGeneration):
+    def __init__(self, *, vllm_config, prefix=""):
+        super().__init__(vllm_config=vllm_config, prefix=prefix)
+        config = vllm_config.model_config.hf_config.vision_config
+        self.visual = Tower(config)
+"""
+OPTED_OUT = "class Model(Qwen2_5_VLForConditionalGeneration):\n    supports_mm_device_do_normalize = False\n"
+
+
+class TestOptIn:
+    """VA643"""
+
+    @pytest.mark.parametrize(
+        "tower",
+        [
+            "Tower(config)",
+            "Tower(config) if config.depth else None",
+            "Qwen2_5_VisionTransformer(config, prefix=prefix)",
+        ],
+    )
+    def test_is_taken_back_for_a_tower_without_the_part(self, tower: str, port: Port) -> None:
+        text = edited(MODEL, "self.visual = Tower(config)", f"self.visual = {tower}")
+        ported = port(text, "0.32")
+        assert ported.findings == []
+        assert ported.text == edited(text, "class Model(Qwen2_5_VLForConditionalGeneration):\n", f"{OPTED_OUT}\n")
+        assert port(text, "0.20").text == text  # no model promises it yet
+
+    def test_stands_behind_what_the_class_opens_with(self, port: Port) -> None:
+        text = edited(MODEL, "Generation):\n    def", 'Generation):\n    """Ours."""\n\n    flavour = 1\n\n    def')
+        after = port(text, "0.32").text
+        assert "    flavour = 1\n    supports_mm_device_do_normalize = False\n\n    def" in after
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("Tower(config)", "Tower(config, input_norm=build())"),
+            (
+                "        super().__init__()\n\n",
+                "        super().__init__()\n        self.input_norm = nn.Identity()\n\n",
+            ),
+            ("Generation):\n    def", "Generation):\n    supports_mm_device_do_normalize = True\n\n    def"),
+            ("self.visual =", "self.other ="),
+            ("        self.visual = Tower(config)\n", ""),
+        ],
+        ids=["given the part", "makes the part", "says so itself", "something else", "vLLM's own tower"],
+    )
+    def test_is_kept(self, old: str, new: str, port: Port) -> None:
+        text = edited(MODEL, old, new)
+        ported = port(text, "0.32")
+        assert (ported.text, ported.findings) == (text, [])
+
+    def test_is_reported_for_a_tower_that_cannot_be_seen(self, port: Port) -> None:
+        text = edited(MODEL, "self.visual = Tower(config)", "self.visual = vllm_config.additional_config['tower']")
+        ported = port(text, "0.32")
+        ((code, message),) = ported.left(Severity.WARNING)
+        assert code == "VA643"
+        assert "self.visual is fed raw pixels unless it has an input_norm" in message
+        assert ported.text == text
