@@ -224,6 +224,24 @@ def test_the_bases_of_a_class(release: str, qualified: str, bases: tuple[str, ..
     assert Api.of(release).bases(qualified) == bases
 
 
+def test_a_class_and_all_its_bases() -> None:
+    processor = f"{MODELS}.qwen2_5_vl.Qwen2_5_VLMultiModalProcessor"
+    ancestry = Api.of("0.32.0").ancestry(processor)
+    assert ancestry[:2] == (processor, f"{MODELS}.qwen2_vl.Qwen2VLMultiModalProcessor")
+    assert "vllm.multimodal.processing.processor.BaseMultiModalProcessor" in ancestry
+    assert Api.of("0.32.0").ancestry(f"{MODELS}.qwen2_5_vl.Qwen2_5_VisionBlock")[-1] == "torch.nn.Module"
+    assert Api.of("0.32.0").ancestry(f"{MODELS}.vision.get_vit_attn_backend") == ()
+
+
+def test_the_class_that_a_member_comes_from() -> None:
+    api = Api.of("0.32.0")
+    flag, interface = "supports_mm_device_do_normalize", f"{MODELS}.interfaces.SupportsMultiModal"
+    qwen = f"{MODELS}.qwen2_5_vl.Qwen2_5_VLForConditionalGeneration"
+    assert api.definer(f"{MODELS}.opencua.OpenCUAForConditionalGeneration", flag) == qwen
+    assert api.definer(f"{MODELS}.llava.LlavaForConditionalGeneration", flag) == interface
+    assert Api.of("0.20.2").definer(qwen, flag) is None
+
+
 def test_members_are_own_inherited_and_set_on_self() -> None:
     members = Api.of("0.32.0").members(ENCODER)
     assert {"forward_native", "compute_max_seqlen"} <= members  # its own methods

@@ -119,3 +119,14 @@ def test_unpacking_excuses_only_what_it_could_fill(star: bool, double_star: bool
 def test_names_that_may_be_passed_by_keyword() -> None:
     signature = Signature.parse("a / b *args c= **kwargs")
     assert [name for name in ("a", "b", "args", "c", "kwargs") if name in signature] == ["b", "c"]
+
+
+@given(parameter_lists())
+def test_it_is_written_as_a_def_writes_it(text: str) -> None:
+    arguments = ast.parse(f"def f({text}): pass").body[0].args  # type: ignore[attr-defined]
+    written = str(Signature.parse(signature_text(arguments)))
+    assert written == f"({', '.join(part.strip() for part in text.split(','))})".replace("=0", "=...")
+
+
+def test_what_every_call_has_to_fill() -> None:
+    assert Signature.parse("a b= *args c d= **rest").required == ("a", "c")
