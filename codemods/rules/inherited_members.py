@@ -219,7 +219,7 @@ RULE = Rule(
         "what can be asked of vLLM instead is set again by the subclass. What the plugin sets itself is left alone."
     ),
     follows="the members and signatures of the target release, as the index has them",
-    names=frozenset(_ANSWERS),
+    names=frozenset({"vllm"}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER), Example(before=_TOWER, after=_TOWER, refused=True)),
 )

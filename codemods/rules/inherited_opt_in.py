@@ -187,7 +187,7 @@ RULE = Rule(
         "error, so it sets the attribute to False. Where the tower cannot be seen, that is reported."
     ),
     follows="vLLM 0.28.0 (Qwen2-VL, Qwen2.5-VL), 0.32.0 (Qwen3-VL, GLM-4.1V, Mistral 3, Kimi and others)",
-    names=frozenset({opt_in.attribute for opt_in in _OPT_INS}),
+    names=frozenset({"vllm"}),
     plan=plan,
     examples=(
         Example(before=_BEFORE, after=_AFTER),

@@ -226,7 +226,7 @@ RULE = Rule(
         "fit is reported with the signature that the target has."
     ),
     follows="vLLM 0.12.0 (use_upstream_fa), 0.13.0 PR #30125 (multimodal_config), 0.15.0 PR #31972 (none of them)",
-    names=_PLUMBING,
+    names=frozenset({"vllm", *V.BACKEND_PARAMETERS}),
     plan=plan,
     examples=(
         Example(before=_BEFORE, after=_AFTER),

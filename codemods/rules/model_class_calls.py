@@ -156,7 +156,7 @@ RULE = Rule(
         "super() are looked at as well."
     ),
     follows="vLLM 0.11.1 (select_layers), 0.12.0 (seqlens, rotary_pos_emb), 0.17.0 (sequence_lengths)",
-    names=frozenset({*_DROPPED, *_RENAMED, *_REMEDIES, _NONE}),
+    names=frozenset({"vllm", *_DROPPED, *_RENAMED}),
     plan=plan,
     examples=(
         Example(before=_BEFORE, after=_AFTER, source="0.11.0"),

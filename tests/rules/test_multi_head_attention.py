@@ -484,9 +484,9 @@ class TestClassAsValue:
     def test_goes_to_vllms_own_code_unasked(self, port: Port) -> None:
         text = dedent("""\
             from vllm.attention.layer import MultiHeadAttention
-            from vllm.model_executor.models.clip import CLIPVisionTransformer
+            from vllm.model_executor.models.clip import CLIPEncoder
 
-            tower = CLIPVisionTransformer(None, attn_cls=MultiHeadAttention)
+            tower = CLIPEncoder(None, attn_cls=MultiHeadAttention)
             """)
         after, findings = port(text)
         assert findings == []
