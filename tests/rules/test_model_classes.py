@@ -140,6 +140,24 @@ class TestArguments:
         assert "Qwen2_5_VisionBlock(width, 16, 64, nn.SiLU(), None, None, 'b')" in ported.text
         assert ported.findings == []
 
+    def test_of_0_14_go_with_the_chain_that_handed_them_down(self, port: Port) -> None:
+        ported = port(
+            "from torch import nn\nfrom vllm.config import MultiModalConfig\n"
+            "from vllm.model_executor.layers.attention.mm_encoder_attention import MMEncoderAttention\n"
+            "from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionAttention\n\n\n"
+            "class Block(nn.Module):\n"
+            "    def __init__(self, width, multimodal_config: MultiModalConfig | None = None):\n"
+            "        super().__init__()\n"
+            '        self.shared = not (multimodal_config and multimodal_config.mm_encoder_tp_mode == "data")\n'
+            "        self.attn = Qwen2_5_VisionAttention(width, 4, width, multimodal_config=multimodal_config)\n\n\n"
+            "class Model(nn.Module):\n    def __init__(self, *, vllm_config, prefix=''):\n        super().__init__()\n"
+            "        self.visual = Block(64, multimodal_config=vllm_config.model_config.multimodal_config)\n",
+            "0.32",
+        )
+        assert ported.findings == []
+        assert "multimodal_config" not in ported.text
+        assert ported.assigned("self.shared") == ["not is_vit_use_data_parallel()"]
+
     def test_of_a_function_that_builds_a_tower_come_and_go(self, port: Port) -> None:
         build = (
             "from vllm.model_executor.models.llava import init_vision_tower_for_llava\n\n\n"
