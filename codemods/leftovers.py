@@ -21,9 +21,9 @@ from vllm.model_executor.layers.linear import RowParallelLinear
 
 
 class Projection(nn.Module):
-    def __init__(self, width: int, use_data_parallel: bool = False) -> None:
+    def __init__(self, width: int, backend) -> None:
         super().__init__()
-        self.out = RowParallelLinear(width, width, use_data_parallel=use_data_parallel)
+        self.out = RowParallelLinear(width, width, attn_backend=backend)
 """
 
 RULE = Rule(
