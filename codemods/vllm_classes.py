@@ -12,6 +12,7 @@ from codemods.parsed_file import ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.vllm_api import Api, Signature, releases
+from codemods.vllm_contracts import contracts
 
 MODELS = ("vllm.model_executor.models.", "vllm.models.")
 """Where vLLM has its models."""
@@ -186,7 +187,7 @@ def methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
 
 def _of_base(run: Plan, cls: Class, method: str) -> list[Method]:
     """The method as a class of the project inherits it from vLLM."""
-    parts = bases(run, cls).models
+    parts = bases(run, cls).models if not contracts(run, cls) else ()  # VA614 has the interfaces of whole models
     return [Method(part, method) for part in parts[:1] if any(method in api.members(part.name) for api in part.then)]
 
 

@@ -13,6 +13,7 @@ from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.vllm_api import Signature
 from codemods.vllm_classes import Bases, Method, bases, is_super
+from codemods.vllm_contracts import contracts
 
 _TOWER = """\
 import torch
@@ -67,7 +68,7 @@ def plan(run: Plan) -> None:
             if base is not None and base.models:
                 if base.closed:
                     _find_gone(run, file, cls, base)
-                for method in _overrides(file, cls):
+                for method in _overrides(file, cls) if not contracts(run, cls) else ():
                     _find_override(run, file, cls, base, method)
 
 
@@ -80,6 +81,9 @@ def _find_gone(run: Plan, file: FilePlan, cls: Class, base: Bases) -> None:
         above = is_super(node, cls.node)
         name = node.attr if above else self_attribute(node)
         if name is None or name in told or file.file.class_of(node) is not cls.node:
+            continue
+        call = file.file.parents[node]
+        if isinstance(call, ast.Call) and file.answered(call):
             continue
         if not base.had(name) or base.has(run.api, name) or _is_ours(run, cls, name, above):
             continue

@@ -190,7 +190,7 @@ def _plan_call(run: Plan, file: FilePlan, call: ast.Call, called: Called) -> Non
         remedy = told.text if told is not None else "See what the class that it was inherited from has in its place."
         _tell(file, call, f"{called.name} is not inherited from vLLM {run.target.version}", remedy)
         return
-    change = rebinding(call, called.olds, called.new, remedies.RENAMED_PARAMETERS.get(called.name))
+    change = rebinding(call, called.olds, called.new, False, remedies.RENAMED_PARAMETERS.get(called.name))
     if change is None or change.missing or not all(_may_drop(called, a) for a in change.gone):
         why = calls.binds(called.new, call)
         message = f"this call of {called.name} does not fit vLLM {run.target.version}: {why}"
