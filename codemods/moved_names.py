@@ -33,6 +33,17 @@ _RENAMED = {
 }
 
 
+def renamed(module: str, name: str) -> tuple[str, str]:
+    """What a name became in later releases; itself if it kept its name."""
+    new = _RENAMED.get((module, name))
+    return (new.module, new.name) if new is not None else (module, name)
+
+
+def earlier(module: str, name: str) -> tuple[tuple[str, str], ...]:
+    """What a name was in earlier releases: (module, name)."""
+    return tuple(old for old, new in _RENAMED.items() if new == Home(module, name))
+
+
 def home(run: Plan, module: str, name: str) -> Home | None:
     """Where the target has what `module.name` was; None if nowhere, or if it is not known where.
 

@@ -112,6 +112,26 @@ TEXTS = {
             return inputs["prompt"]
         """,
     ),
+    "a function that was renamed": (
+        """\
+        from vllm.config import VllmConfig
+        from vllm.model_executor.models.vision import should_torch_compile_mm_vit
+
+        compiled = should_torch_compile_mm_vit
+        """,
+        """\
+        from vllm.config import VllmConfig
+
+        try:
+            from vllm.compilation.decorators import should_torch_compile_mm_encoder
+        except ImportError:
+            from vllm.model_executor.models.vision import (
+                should_torch_compile_mm_vit as should_torch_compile_mm_encoder,
+            )
+
+        compiled = should_torch_compile_mm_encoder
+        """,
+    ),
     "an import in a function": (
         """\
         def kind():

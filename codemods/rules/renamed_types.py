@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods import moved_names
 from codemods.findings import Severity
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
@@ -62,13 +63,14 @@ _RENAMED = {
 
 
 def earlier(module: str, name: str) -> tuple[tuple[str, str], ...]:
-    """What a type was in earlier releases: (module, name)."""
-    return tuple(old for old, new in _RENAMED.items() if new == (module, name))
+    """What a type, or another name, was in earlier releases: (module, name)."""
+    types = tuple(old for old, new in _RENAMED.items() if new == (module, name))
+    return types + moved_names.earlier(module, name)
 
 
 def later(module: str, name: str) -> str:
-    """What a type is called in later releases."""
-    return _RENAMED.get((module, name), (module, name))[1]
+    """What a type, or another name, is called in later releases."""
+    return _RENAMED.get((module, name), moved_names.renamed(module, name))[1]
 
 
 def plan(run: Plan) -> None:
