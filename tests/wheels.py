@@ -42,6 +42,7 @@ LEFT_OUT = {"torch", "torchaudio", "torchcodec", "torchvision"}
 # Another vLLM in that environment: the Python files of a release ahead of the installed one on the path, and packages
 # whose newest releases no longer have what it imports. Kernels are left out: models can be imported, not run.
 COMPANIONS = {
+    "0.14.0": ("transformers==4.57.6", "tokenizers==0.22.2", "huggingface-hub==0.36.0", "gguf==0.19.0"),
     "0.28.0": ("transformers==5.12.1", "tokenizers==0.22.2", "huggingface-hub==1.33.0", "torchaudio==2.11.1"),
 }
 
