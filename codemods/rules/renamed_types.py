@@ -1,4 +1,4 @@
-"""VA603: types that vLLM renamed, where a file uses them in annotations only."""
+"""VA603: types that vLLM renamed, where a file uses them in annotations, or to make a dictionary."""
 
 from __future__ import annotations
 
@@ -58,6 +58,10 @@ _RENAMED = {
     ("vllm.model_executor.sampling_metadata", "SamplingMetadata"): ("vllm.v1.sample.metadata", "SamplingMetadata"),
     ("vllm.multimodal.inputs", "MultiModalKwargs"): ("vllm.multimodal.inputs", "MultiModalKwargsItems"),
     ("vllm.multimodal.inputs", "MultiModalInputs"): ("vllm.inputs", "MultiModalInput"),
+    ("vllm.multimodal.processing", "MultiModalProcessingInfo"): (
+        "vllm.multimodal.processing.processor",
+        "MultiModalProcessingResult",
+    ),
     ("vllm.transformers_utils.tokenizer", "AnyTokenizer"): ("vllm.tokenizers", "TokenizerLike"),
 }
 
@@ -90,7 +94,8 @@ def _rename(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.ali
     if E.RemoveImport(E.Ref.of(statement), alias.name) in file.edits:
         return
     uses = file.file.reads.get(alias.name, [])
-    other = next((use for use in uses if not file.file.in_annotation(use)), None)
+    told = f"{module}.{name}"
+    other = next((u for u in uses if not file.file.in_annotation(u) and not _is_record(run, file, u, told)), None)
     if other is not None:
         file.find(
             RULE,
@@ -108,15 +113,25 @@ def _rename(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.ali
         file.rewrite(RULE, use, f"{alias.name} becomes {name}", [E.ReplaceExpression(E.Ref.of(use), name)])
 
 
+def _is_record(run: Plan, file: FilePlan, use: ast.Name, new: str) -> bool:
+    """Whether a use makes a dictionary with keys that the new type has as well: a TypedDict is no more than that."""
+    call = file.file.parents[use]
+    if not isinstance(call, ast.Call) or call.func is not use or call.args:
+        return False
+    typed = any(base.rpartition(".")[2] == "TypedDict" for base in run.api.ancestry(new))
+    return typed and {word.arg for word in call.keywords} <= run.api.members(new)
+
+
 RULE = Rule(
     code="VA603",
     name="renamed-types",
-    summary="Types that vLLM renamed are called by their new names, where they stand in annotations only.",
+    summary="Types that vLLM renamed go by their new names where they stand in annotations or make a dictionary.",
     why=(
         "A model file that imports a type which is gone cannot be imported, even if the type only annotates. The "
-        "new type took the old one's place in vLLM's own signatures; a use at run time is left to a person."
+        "new type took the old one's place in vLLM's own signatures. A call that makes a TypedDict is one of its keys "
+        "under either name; any other use at run time is left to a person."
     ),
-    follows="vLLM 0.14.0 (MultiModalKwargs, AnyTokenizer), 0.19.0 (MultiModalInputs)",
+    follows="vLLM 0.14.0 (MultiModalKwargs, AnyTokenizer), 0.19.0 (MultiModalInputs), 0.31.0 (processing results)",
     names=frozenset(),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER),),

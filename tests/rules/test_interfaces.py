@@ -1,4 +1,4 @@
-"""VA610 to VA617: what a model, its processor and its dummy inputs owe to vLLM's interfaces; and what is not theirs."""
+"""VA603 and VA610 to VA618: what a model and its processor owe to vLLM's interfaces; and what is not theirs."""
 
 from __future__ import annotations
 
@@ -344,3 +344,33 @@ class TestSamplingMetadata:
             "        return self.other.compute_logits(hidden_states, sampling_metadata)\n"
         )
         assert port(text)[0] == text
+
+
+class TestTypes:
+    """VA603 and VA618"""
+
+    MADE = (
+        "from vllm.multimodal.inputs import MultiModalInputs\n\n\n"
+        "def made(ids, items) -> MultiModalInputs:\n"
+        '    return MultiModalInputs(type="multimodal", {key}=ids, mm_kwargs=items)\n'
+    )
+
+    def test_a_dictionary_is_made_under_the_new_name(self, port) -> None:
+        after, report = port(self.MADE.format(key="prompt_token_ids"))
+        assert 'return MultiModalInput(type="multimodal", prompt_token_ids=ids, mm_kwargs=items)' in after
+        assert report.findings == ()
+
+    def test_a_dictionary_with_a_key_that_is_gone_is_told_of(self, port) -> None:
+        after, report = port(self.MADE.format(key="tokens"))
+        assert after == self.MADE.format(key="tokens")
+        assert len(found(report, "VA603")) == 1
+
+    @pytest.mark.parametrize(("target", "generic"), [("0.28", True), ("0.29", False)])
+    def test_a_class_that_is_not_generic_any_more_stands_plain(self, target: str, generic: bool, port) -> None:
+        text = (
+            "from vllm.multimodal.processing import BaseMultiModalProcessor, PromptUpdateDetails\n\n\n"
+            "class Info:\n    details: PromptUpdateDetails[str]\n    table: dict[str, BaseMultiModalProcessor[int]]\n"
+        )
+        after, _ = port(text, target)
+        assert ("PromptUpdateDetails[str]" in after) is generic
+        assert "BaseMultiModalProcessor[int]" in after
