@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from codemods import calls, import_moves
 from codemods import edits as E
-from codemods import import_moves
 from codemods.findings import Severity
-from codemods.parsed_file import keyword
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
+from codemods.vllm_api import Signature
 
 _METHOD = "make_expert_params_mapping"
 _PACKAGE = "vllm.model_executor.layers.fused_moe"
@@ -64,7 +64,7 @@ def _plan_call(run: Plan, file: FilePlan, call: ast.Call, meaning: str) -> None:
     if signature is None:
         return
     edits: list[E.Edit] = []
-    if "model" in signature and keyword(call, "model") is None:
+    if "model" in signature and not _gives_model(signature, call):
         model = _module(file, call)
         if call.args or model is None or any(k.arg is None for k in call.keywords):
             message = f"{_METHOD} takes the model as its first argument in vLLM {run.target.version}"
@@ -78,6 +78,12 @@ def _plan_call(run: Plan, file: FilePlan, call: ast.Call, meaning: str) -> None:
     if edits:
         name = _METHOD if stays else _FUNCTION
         file.rewrite(RULE, call, f"the mapping of expert weights comes from {name}, which is given the model", edits)
+
+
+def _gives_model(signature: Signature, call: ast.Call) -> bool:
+    """Whether a call fits as it is, and what stands where the model is taken is no name of weights."""
+    named = any(isinstance(argument, ast.Constant) for argument in call.args[:1])
+    return not named and calls.binds(signature, call) is None
 
 
 def _module(file: FilePlan, call: ast.Call) -> str | None:
