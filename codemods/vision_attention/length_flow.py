@@ -7,13 +7,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from codemods.parsed_file import dotted, parameters, same, self_attribute
+from codemods.parsed_file import dotted, keyword, parameters, same, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
 from codemods.uses import uses_of
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass
 from codemods.vision_attention.lengths import Kind, kind, tensor_inside
+from codemods.vllm_classes import methods_called
 
 Variable = tuple[FilePlan, AnyFunction, str]
 Result = tuple[FilePlan, AnyFunction, int | None]  # what a function returns, or one item of the tuple that it returns
@@ -66,9 +67,17 @@ class LengthFlow:
             for call in file.file.nodes[ast.Call]:
                 assert isinstance(call, ast.Call)
                 function = file.file.function(call)
-                for keyword in call.keywords:
-                    if keyword.arg == "max_seqlen" and function is not None and self._is_attention(file, call):
-                        yield file, function, keyword.value, KEPT
+                given = keyword(call, "max_seqlen")
+                if given is not None and function is not None and self._wants_tensor(file, call):
+                    yield file, function, given, KEPT
+
+    def _wants_tensor(self, file: FilePlan, call: ast.Call) -> bool:
+        """A call of MMEncoderAttention, or of a layer of vLLM's that holds one."""
+        return self._is_attention(file, call) or any(
+            "max_seqlen" in (method.now(self.run.api) or ())
+            and V.ENCODER_ATTENTION in (self.run.api.names(method.part.home.rpartition(".")[0]) or ())
+            for method in methods_called(self.run, file, call)
+        )
 
     def _is_attention(self, file: FilePlan, call: ast.Call) -> bool:
         """A call of an attribute that holds MMEncoderAttention."""

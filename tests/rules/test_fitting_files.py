@@ -84,6 +84,19 @@ BUILT_OP = rotary(
     "    return apply(q, cos, sin), apply(k, cos, sin)\n",
     "q, k = rotated(q, k, *self.angles)",
 )
+
+
+def layer_of_vllm(module: str, name: str) -> tuple[str, ...]:
+    """The tower runs a layer of vLLM's, and takes the number out of the tensor."""
+    return (
+        *("import get_vit_attn_backend\n", f"import get_vit_attn_backend\nfrom {module} import {name}\n"),
+        *("self.layer = VisionAttention(hidden, heads)", f"self.layer = {name}(hidden, heads)"),
+        *(MODEL[MODEL.index("class VisionAttention") : MODEL.index("class VisionTower")], ""),
+        *(LONGEST, f"{LONGEST}.item()"),
+    )
+
+
+MODELS = "vllm.model_executor.models"
 AT_0_13 = (MODULE, OLD_MODULE, *OLD_ENUM)
 UNREAD_OVERRIDE = (
     "    def __init__(self, hidden: int, heads: int) -> None:",
@@ -102,6 +115,10 @@ FITS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a number of another function": (
         "0.32",
         (HELPER, "def padding(x):\n    max_seqlen = 7\n    return max(max_seqlen, x)\n"),
+    ),
+    "a number for a layer of vLLM's that calls a kernel itself": (
+        "0.32",
+        layer_of_vllm(f"{MODELS}.mimo_audio", "AudioEncoderTransformerLayer"),
     ),
     "a check for every backend of its release": ("0.15", guard("FLASH_ATTN", "ROCM_AITER_FA", "TORCH_SDPA")),
     "a check for every backend of a later release": (
@@ -126,6 +143,11 @@ BREAKS: dict[str, tuple[str, tuple[str, ...], str]] = {
             "    def longest",
             f"    def made(self, cu_seqlens):\n        return {{'most': {LONGEST}.item()}}\n\n    def longest",
         ),
+        "VA303",
+    ),
+    "a number for a layer of vLLM's that holds the op": (
+        "0.32",
+        layer_of_vllm(f"{MODELS}.glm4_1v", "Glm4vVisionBlock"),
         "VA303",
     ),
     "a check for every backend of an earlier release": (
