@@ -23,7 +23,8 @@ _PLAIN = frozenset(
 
 
 class Api:
-    """The index of one release. Get one by `Api.of`; look-ups read data on first use and remember it."""
+    """The index of one release. Get one by `Api.of`, which makes each once. Look-ups read data on first use, and remember
+    what was asked."""
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -76,6 +77,7 @@ class Api:
         """Modules that define the name themselves, shortest first."""
         return tuple(module for module, origin in self._holders(name) if origin == store.HERE)
 
+    @cache
     def exported_from(self, name: str) -> tuple[str, ...]:
         """Modules the name can be imported from, shortest first: those where it is at home (the one that defines it and
         the packages around that one) before those that happen to import it."""
@@ -103,6 +105,7 @@ class Api:
 
     # signatures
 
+    @cache
     def signature(self, qualified: str) -> Signature | None:
         """Of a function, a method, or a class (its constructor, inherited inside vLLM); None when not known.
 
@@ -120,6 +123,7 @@ class Api:
             return None
         return self._method(module, head, member) if member else self._constructor(module, head)
 
+    @cache
     def call_signature(self, qualified: str) -> Signature | None:
         """How an instance of the class may be called, as far as vLLM's own code says; None when not known.
 
@@ -151,6 +155,7 @@ class Api:
         order = self._walk(*place, frozenset()) if place is not None and is_class else []
         return tuple(f"{module}.{name}" if module else name for module, name in order)
 
+    @cache
     def members(self, qualified: str) -> frozenset[str]:
         """Methods and attributes of a class: also what its methods set on `self`, and those of bases inside vLLM."""
         place = self._place(qualified)
@@ -183,6 +188,7 @@ class Api:
             self._facts_of[module] = store.replay(module, changes, self._until, store.apply_facts) or {}
         return self._facts_of[module]
 
+    @cache
     def _place(self, qualified: str) -> tuple[str, str] | None:
         """(module that defines it, path inside that module), through re-exports and aliases."""
         seen = set()
@@ -214,6 +220,7 @@ class Api:
         """The class and its bases inside vLLM, nearest first (a base shared by several comes after all of them)."""
         return [place for place in self._walk(module, name, frozenset()) if place[0]]
 
+    @cache
     def _walk(self, module: str, name: str, above: frozenset[tuple[str, str]]) -> list[tuple[str, str]]:
         """Method resolution order; a base outside vLLM, or not known, stands as ("", its dotted name)."""
         order: list[tuple[str, str]] = [(module, name)]

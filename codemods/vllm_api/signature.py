@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 
 
 class Kind(str, Enum):
@@ -34,6 +34,7 @@ class Signature:
     parameters: tuple[Parameter, ...]
 
     @staticmethod
+    @cache
     def parse(text: str) -> Signature:
         """From blank-separated text: `a`, `b=` (has a default), `/`, `*`, `*args`, `**kwargs`."""
         found: list[Parameter] = []
