@@ -23,8 +23,7 @@ _PLAIN = frozenset(
 
 
 class Api:
-    """The index of one release. Get one by `Api.of`, which makes each once. Look-ups read data on first use, and remember
-    what was asked."""
+    """The index of one release. Get one by `Api.of`, which makes each once; it remembers what it was asked."""
 
     def __init__(self, version: str) -> None:
         self.version = version
