@@ -58,6 +58,10 @@ _RENAMED = {
     ("vllm.model_executor.sampling_metadata", "SamplingMetadata"): ("vllm.v1.sample.metadata", "SamplingMetadata"),
     ("vllm.multimodal.inputs", "MultiModalKwargs"): ("vllm.multimodal.inputs", "MultiModalKwargsItems"),
     ("vllm.multimodal.inputs", "MultiModalInputs"): ("vllm.inputs", "MultiModalInput"),
+    ("vllm.multimodal.processing.processor", "MultiModalProcessingInfo"): (
+        "vllm.multimodal.processing.processor",
+        "MultiModalProcessingResult",
+    ),
     ("vllm.multimodal.processing", "MultiModalProcessingInfo"): (
         "vllm.multimodal.processing.processor",
         "MultiModalProcessingResult",
