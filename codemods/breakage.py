@@ -168,7 +168,7 @@ def _base(
             skip = 0 if any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in method.decorator_list) else 1
             wrong = at.misfit(at.of_function(method, skip), new)
             if wrong != at.Misfit():
-                what = f"was ({at.written(old)}), is ({at.written(new)})"
+                what = f"was {old}, is {new}"
                 remedy = "Give the override the same parameters."
                 yield _Row(method, Use.SUBCLASSES, member, what, bool(wrong.always), remedy)
 
@@ -184,8 +184,8 @@ def _call(run: Plan, before: Api | None, call: ast.Call, name: str) -> Iterator[
     new = run.api.signature(now)
     if why is not None and new is not None:
         old = before.signature(name) if before is not None else None
-        was = f"was ({at.written(old)}), " if old is not None and old != new else ""
-        yield _Row(call, use, name, f"{was}is ({at.written(new)}): {why}", remedy="Call it as this signature asks.")
+        was = f"was {old}, " if old is not None and old != new else ""
+        yield _Row(call, use, name, f"{was}is {new}: {why}", remedy="Call it as this signature asks.")
 
 
 def _is_class(run: Plan, before: Api | None, name: str) -> bool:

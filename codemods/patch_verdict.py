@@ -170,7 +170,7 @@ def module_replaced(
 def _held(run: Plan, file: FilePlan, patch: Patch, target: str) -> Verdict:
     release = run.target.version
     now = at.signature(run.api, target)
-    how = f"{at.short(run.api, target)}({at.written(now)})" if now is not None else at.short(run.api, target)
+    how = f"{at.short(run.api, target)}{now}" if now is not None else at.short(run.api, target)
     op = at.op(run.api, target)
     other_way = _op_way(op) if op else ""
     seen = False
@@ -183,7 +183,7 @@ def _held(run: Plan, file: FilePlan, patch: Patch, target: str) -> Verdict:
     then = at.signature(Api.of(source), patch.target) if source else None
     unseen = patch.value is not None and not isinstance(patch.value.node, ast.Constant) and not seen
     if now is not None and unseen and then is not None and then != now:
-        message = f"{how} is patched here; in vLLM {source} it was ({at.written(then)})"
+        message = f"{how} is patched here; in vLLM {source} it was {then}"
         return Verdict(Severity.WARNING, message, f"See whether the patch still fits. {other_way}".strip())
     taken = at.copies(run.api, target)
     old = Api.of(source) if source else run.api
@@ -205,7 +205,7 @@ def _misfit(run: Plan, own: Replacement, other_way: str) -> Verdict | None:
     if fits == at.Misfit():
         return None
     why = "; ".join(at.spelled((*fits.always, *fits.sometimes)))
-    message = f"{own.name} is put in place of {own.place}({at.written(own.wanted)}) of vLLM {run.target.version}"
+    message = f"{own.name} is put in place of {own.place}{own.wanted} of vLLM {run.target.version}"
     remedy = f"Give it the same parameters. {other_way}".strip()
     if fits.always:
         return Verdict(Severity.ERROR, f"{message} and cannot be called like it: {why}", remedy)

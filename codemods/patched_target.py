@@ -161,20 +161,6 @@ def op(api: Api, target: str) -> str | None:
 # -- signatures ------------------------------------------------------------------------------------------------------
 
 
-def written(signature: Signature) -> str:
-    """A signature as one reads it: `a, b=..., *, c`."""
-    shown: list[str] = []
-    for index, parameter in enumerate(signature.parameters):
-        if parameter.kind is Kind.KEYWORD_ONLY and not any(p.startswith("*") for p in shown):
-            shown.append("*")
-        sign = {Kind.ARGS: "*", Kind.KWARGS: "**"}.get(parameter.kind, "")
-        shown.append(f"{sign}{parameter.name}{'=...' if parameter.has_default else ''}")
-        following = signature.parameters[index + 1 : index + 2]
-        if parameter.kind is Kind.POSITIONAL_ONLY and (not following or following[0].kind is not parameter.kind):
-            shown.append("/")
-    return ", ".join(shown)
-
-
 def of_function(node: AnyFunction | ast.Lambda, skip: int, without: frozenset[str] = frozenset()) -> Signature:
     """The signature of a function of the project, less its first parameters and those named."""
     arguments = node.args
