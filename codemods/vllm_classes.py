@@ -12,14 +12,13 @@ from codemods.parsed_file import ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.vllm_api import Api, Signature, releases
-from codemods.vllm_contracts import contracts
+from codemods.vllm_api.api import PLAIN_BASES
+from codemods.vllm_contracts import contracts, outside_bases
 
 MODELS = ("vllm.model_executor.models.", "vllm.models.")
 """Where vLLM has its models."""
 
 _MODULE = "torch.nn.Module"
-_PLAIN = frozenset({_MODULE, "object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"})
-"""Bases from outside vLLM of which it is known what they bring."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +98,16 @@ def bases(run: Plan, cls: Class) -> Bases:
     models: list[ModelPart] = []
     others: list[str] = []
     closed = True
-    for here in run.project.bases(cls):
-        for node in here.node.bases:
-            if run.project.class_named(here.file, node) is not None:
-                continue
-            bare = node.value if isinstance(node, ast.Subscript) else node  # Generic[T]
-            name = run.project.vllm(here.file, bare)
-            found = model_class(run, run.of(here.file), name)
-            if found is not None:
-                models.append(found)
-                closed = closed and all(
-                    base.startswith("vllm.") or base in _PLAIN for base in run.api.ancestry(found.home)
-                )
-            elif name is not None and run.api.ancestry(name):
-                others.append(name)
-            else:
-                closed = closed and run.project.meaning(here.file, bare) in _PLAIN
+    for base in outside_bases(run, cls):
+        found = model_class(run, run.of(base.file), base.vllm)
+        if found is not None:
+            models.append(found)
+            above = run.api.ancestry(found.home)
+            closed = closed and all(name.startswith("vllm.") or name in PLAIN_BASES for name in above)
+        elif base.vllm is not None and run.api.ancestry(base.vllm):
+            others.append(base.vllm)
+        else:
+            closed = closed and base.plain
     return Bases(tuple(models), tuple(others), closed)
 
 

@@ -12,18 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from codemods import moved_names
-from codemods.parsed_file import FunctionNode, dotted
+from codemods.parsed_file import FunctionNode, ParsedFile, dotted
 from codemods.plan import Plan
 from codemods.project import Class
 from codemods.target import release_key
 from codemods.vllm_api import Api, Signature, releases
+from codemods.vllm_api.api import PLAIN_BASES
 
 INTERFACES = "vllm.model_executor.models.interfaces"
 _CONTRACTS = (f"{INTERFACES}.", f"{INTERFACES}_base.", "vllm.multimodal.")
 """Where the classes live that vLLM calls a model, its processor and its dummy inputs through."""
-
-_EMPTY = frozenset({"object", "abc.ABC", "typing.Generic", "typing.Protocol", "torch.nn.Module"})
-"""Bases from elsewhere that define nothing of what vLLM's classes define."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +40,30 @@ class Lost:
     release: str  # the last release that has it
 
 
-def heritage(run: Plan, cls: Class) -> Heritage:
-    """The vLLM classes among the bases of a class, and of its bases inside the project."""
-    found: list[str] = []
-    closed = True
+@dataclass(frozen=True)
+class OutsideBase:
+    """A base of a class, or of its bases inside the project, that is no class of the project."""
+
+    file: ParsedFile
+    vllm: str | None  # dotted name as the file reaches it, where it is vLLM's
+    plain: bool  # known to have nothing of what vLLM's classes have
+
+
+def outside_bases(run: Plan, cls: Class) -> Iterator[OutsideBase]:
+    """Nearest first."""
     for here in run.project.bases(cls):
         for node in here.node.bases:
-            plain = node.value if isinstance(node, ast.Subscript) else node
-            if run.project.class_named(here.file, plain) is not None:
-                continue
-            name = run.project.vllm(here.file, plain)
-            if name is not None:
-                found.append(name)
-            elif (run.project.meaning(here.file, plain) or ast.unparse(plain)) not in _EMPTY:
-                closed = False
-    return Heritage(tuple(dict.fromkeys(found)), closed)
+            bare = node.value if isinstance(node, ast.Subscript) else node  # Generic[T]
+            if run.project.class_named(here.file, bare) is None:
+                meaning = run.project.meaning(here.file, bare) or ast.unparse(bare)
+                yield OutsideBase(here.file, run.project.vllm(here.file, bare), meaning in PLAIN_BASES)
+
+
+def heritage(run: Plan, cls: Class) -> Heritage:
+    """The vLLM classes among the bases of a class, and of its bases inside the project."""
+    found = list(outside_bases(run, cls))
+    names = dict.fromkeys(base.vllm for base in found if base.vllm is not None)
+    return Heritage(tuple(names), all(base.plain for base in found if base.vllm is None))
 
 
 def contracts(run: Plan, cls: Class) -> tuple[str, ...]:

@@ -16,10 +16,10 @@ they are not indexed, and nothing is claimed about them."""
 _IMPLICIT = frozenset(
     {"__doc__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__", "__dict__"}
 )
-_PLAIN = frozenset(
+PLAIN_BASES = frozenset(
     {"object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol", "torch.nn.Module"}
 )
-"""Bases from outside vLLM whose constructor takes nothing."""
+"""Bases from outside vLLM that have no member of vLLM's classes, and whose constructor takes nothing."""
 
 
 class Api:
@@ -241,7 +241,7 @@ class Api:
     def _constructor(self, module: str, name: str) -> Signature | None:
         for owner, owner_name in self._walk(module, name, frozenset()):
             if not owner:
-                if owner_name not in _PLAIN:
+                if owner_name not in PLAIN_BASES:
                     return None
                 continue
             facts = self._facts(owner)
