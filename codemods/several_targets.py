@@ -10,9 +10,10 @@ from pathlib import Path
 from codemods import joined_text
 from codemods.findings import Finding, Severity
 from codemods.guards.settle import settled
+from codemods.inputs import Input
 from codemods.parsed_file import ParsedFile
 from codemods.plan import Plan
-from codemods.run import Input, Options, Setting, port
+from codemods.run import Options, Setting, port
 from codemods.verify import RULE as SELF_CHECK
 
 Texts = dict[str, dict[Path, ParsedFile]]  # release -> file -> its text for that release

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from codemods import run as engine
-from codemods import vllm_api
+from codemods import carry_out, vllm_api
 from codemods.findings import Report
 from codemods.rules import RULES
 from codemods.run import Options, migrate
@@ -216,7 +215,7 @@ PARTS = {
 @settings(RUN_OF_PROPERTIES, max_examples=12)
 @given(st.permutations(sorted(PARTS)), st.sampled_from([1, 2]))
 def test_neither_order_nor_jobs_matter(monkeypatch: pytest.MonkeyPatch, order: list[str], jobs: int) -> None:
-    monkeypatch.setattr(engine, "_WORTH_A_POOL", 0)
+    monkeypatch.setattr(carry_out, "_WORTH_A_POOL", 0)
     after, report = port_all(PARTS, order, jobs)
     expected, expected_report = port_all(PARTS)
     assert after == expected
