@@ -8,7 +8,6 @@ The wheels of the three releases are downloaded once into the cache of the tests
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from docs.made_page import main  # noqa: E402
 from tests import wheels  # noqa: E402
 from tests.corpus.attention_facts import Attention, Facts, facts, takers  # noqa: E402
 from tests.corpus.old_api import ENCODER, MULTI_HEAD, REMOVED, Source, source  # noqa: E402
@@ -324,10 +324,11 @@ def verdict(points: Iterable[Point]) -> str:
     return next((word for word in (BEHIND, BETTER, DIFFERENT) if word in found), "same")
 
 
-def page(scratch: Path) -> str:
+def page() -> str:
     written = [INTRODUCTION]
     for old, new in MOVES:
-        compared = {pair.name: list(dict.fromkeys(compare(pair))) for pair in pairs(old, new, scratch)}
+        with TemporaryDirectory() as scratch:
+            compared = {pair.name: list(dict.fromkeys(compare(pair))) for pair in pairs(old, new, Path(scratch))}
         counts = Counter(map(verdict, compared.values()))
         summary = ", ".join(f"{counts[word]} {word}" for word in ("same", BETTER, DIFFERENT, BEHIND) if counts[word])
         written += [f"## {old} to {new}", f"{len(compared)} files: {summary}.", table(compared)]
@@ -349,25 +350,5 @@ def table(compared: dict[str, list[Point]]) -> str:
     return "\n".join(rows)
 
 
-def main() -> int:
-    """Write the page, or check it. Exits 1 if it is stale, or a release cannot be had."""
-    parser = argparse.ArgumentParser(description="Compare the codemod's ports with upstream's own.")
-    parser.add_argument("--check", action="store_true", help="exit 1 if the page is not what would be written")
-    options = parser.parse_args()
-    try:
-        with TemporaryDirectory() as scratch:
-            text = page(Path(scratch))
-    except wheels.Unavailable as reason:
-        print(f"against-upstream: {reason}", file=sys.stderr)
-        return 1
-    if not options.check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is stale: run `python docs/make_against_upstream.py`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PAGE, page, "Compare the codemod's ports with upstream's own."))

@@ -8,7 +8,6 @@ The wheels of the releases are downloaded once into the cache of the tests.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from codemods.findings import FileReport, Severity  # noqa: E402
+from docs.made_page import main  # noqa: E402
 from tests import wheels  # noqa: E402
 from tests.corpus.port import run  # noqa: E402
 from tests.corpus.vision_files import NUMBER, RELEASES, lay_out_alone  # noqa: E402
@@ -81,24 +81,5 @@ def cell(file: FileReport) -> str:
     return " ".join(form.format(count[severity]) for severity, form in forms if count[severity])
 
 
-def main() -> int:
-    """Write the page, or check it. Exits 1 if it is stale, or a release cannot be had."""
-    parser = argparse.ArgumentParser(description="Count what is left for a person.")
-    parser.add_argument("--check", action="store_true", help="exit 1 if the page is not what would be written")
-    options = parser.parse_args()
-    try:
-        text = page()
-    except wheels.Unavailable as reason:
-        print(f"findings: {reason}", file=sys.stderr)
-        return 1
-    if not options.check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is stale: run `python docs/make_findings.py`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PAGE, page, "Count what is left for a person."))
