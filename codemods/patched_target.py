@@ -19,15 +19,6 @@ from codemods.vllm_api.api import UNSEEN
 _INSTANCES = {"vllm.platforms.current_platform": "vllm.platforms.interface.Platform"}
 
 _ROTARY = (*V.ROTARY_HELPERS, "ApplyRotaryEmb")
-_ATTENTION = (
-    V.MULTI_HEAD_ATTENTION,
-    V.ENCODER_ATTENTION,
-    V.GET_BACKEND,
-    V.GET_FLASH,
-    V.UPSTREAM_FA,
-    V.XFORMERS_AVAILABLE,
-    *V.WRAPPERS,
-)
 
 
 @dataclass(frozen=True)
@@ -143,7 +134,7 @@ def op(api: Api, target: str) -> str | None:
     names = target.split(".")
     if any(name in _ROTARY for name in names):
         return "ApplyRotaryEmb"
-    if any(name in _ATTENTION for name in names):
+    if any(name in V.ATTENTION for name in names):
         return V.ENCODER_ATTENTION
     for version in (api.version, *reversed(history(target)[-1:])):
         found = place(Api.of(version), target)

@@ -13,18 +13,7 @@ from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api, releases
 
 # Names whose place or signature tells releases apart; all others would only cost time.
-_TELLING = frozenset(
-    {
-        V.MULTI_HEAD_ATTENTION,
-        V.ENCODER_ATTENTION,
-        V.GET_BACKEND,
-        V.GET_FLASH,
-        V.UPSTREAM_FA,
-        V.XFORMERS_AVAILABLE,
-        *V.WRAPPERS,
-        *V.ENUMS,
-    }
-)
+_TELLING = frozenset({*V.ATTENTION, *V.ENUMS})
 
 
 def source_versions(project: Project, file: ParsedFile) -> tuple[str, ...]:

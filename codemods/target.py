@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ _ROWS: tuple[tuple[str, str, str, bool, bool, bool, bool, tuple[str, ...]], ...]
 OLDEST = _ROWS[0][0]
 
 
+@cache
 def release_key(version: str) -> tuple[int, ...]:
     """`"0.13.0"` as numbers that compare; anything behind the numbers (rc, post, +cpu) is not looked at."""
     numbers = []

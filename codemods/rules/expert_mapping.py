@@ -58,8 +58,8 @@ def plan(run: Plan) -> None:
 
 
 def _plan_call(run: Plan, file: FilePlan, call: ast.Call, meaning: str) -> None:
-    owner = meaning.rpartition(".")[0]
-    stays = run.api.has(*_split(owner)) and run.api.signature(meaning) is not None
+    module, _, owner = meaning.rpartition(".")[0].rpartition(".")
+    stays = run.api.has(module, owner) and run.api.signature(meaning) is not None
     signature = run.api.signature(meaning if stays else f"{_PACKAGE}.{_FUNCTION}")
     if signature is None:
         return
@@ -93,11 +93,6 @@ def _module(file: FilePlan, call: ast.Call) -> str | None:
         return None
     static = any(isinstance(d, ast.Name) and d.id in ("staticmethod", "classmethod") for d in function.decorator_list)
     return function.args.args[0].arg if function.args.args and not static else None
-
-
-def _split(name: str) -> tuple[str, str]:
-    module, _, last = name.rpartition(".")
-    return module, last
 
 
 RULE = Rule(

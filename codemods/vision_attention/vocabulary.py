@@ -25,6 +25,17 @@ XFORMERS_KERNELS = ("memory_efficient_attention", "memory_efficient_attention_fo
 XFORMERS_WRAPPER = "vit_xformers_attn_wrapper"
 WRAPPERS = (FLASH_WRAPPER, SDPA_WRAPPER, XFORMERS_WRAPPER)
 
+# What vision attention is made of: classes, choices of a backend, kernels.
+ATTENTION = (
+    MULTI_HEAD_ATTENTION,
+    ENCODER_ATTENTION,
+    GET_BACKEND,
+    GET_FLASH,
+    UPSTREAM_FA,
+    XFORMERS_AVAILABLE,
+    *WRAPPERS,
+)
+
 # vLLM's own rotary helpers up to 0.12, all gone in 0.13
 ROTARY_HELPERS = (
     "apply_rotary_pos_emb_vision",
