@@ -48,7 +48,8 @@ test: $(VENV)/.test
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m mypy
-	$(VENV)/bin/python -m pytest -n auto
+	$(VENV)/bin/python -m pytest -n auto --ignore tests/porting
+	$(VENV)/bin/python -m tests.under_vllm
 
 vllm: $(VENV)/.test
 	$(VENV)/bin/python -m tests.wheels

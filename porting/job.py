@@ -1,0 +1,48 @@
+"""One question about one model, as data: what a child process is given to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from porting.result import Result, Status
+
+
+@dataclass(frozen=True)
+class Job:
+    """A level to run on a ported file.
+
+    `before` is the original of `path`, `before_release` the vLLM that it was written for ("0.12.0"), empty where it is
+    to be inferred. `config` is a JSON file with a tiny configuration of the vision tower, for families that
+    `porting.towers` does not know. `device` is a torch device type, `dtype` a torch dtype's name, `backend` one of
+    "native" (what the device takes by itself), "flash", "triton" and "npu".
+    """
+
+    path: Path
+    level: str
+    before: Path | None = None
+    before_release: str = ""
+    config: Path | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    backend: str = "native"
+
+    @property
+    def model(self) -> str:
+        """The name of the model in reports."""
+        return self.path.stem
+
+    def result(self, status: Status, summary: str, **facts: Any) -> Result:
+        """A result of this job."""
+        return Result(
+            model=self.model,
+            level=self.level,
+            status=status,
+            summary=summary,
+            **{"device": self.device, "dtype": self.dtype, "backend": self.backend, **facts},
+        )
+
+    def at(self, **changes: Any) -> Job:
+        """This job with other fields."""
+        return replace(self, **changes)
