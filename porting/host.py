@@ -7,7 +7,6 @@ question.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,22 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
-# What a process needs before it imports vLLM, to start quickly, quietly and without a network. One thread: the number
-# of threads changes the last bits of a sum.
-ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "TORCHDYNAMO_DISABLE": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_DIST_IDENT": "vitport",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-}
-
-
-def prepare_process() -> None:
-    """Set ENVIRONMENT for this process, before vLLM or transformers are imported; what is set already stays."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+from porting.environment import ENVIRONMENT as ENVIRONMENT
+from porting.environment import prepare_process as prepare_process
 
 
 def start_groups(rank: int = 0, world_size: int = 1, rendezvous: Path | None = None, backend: str = "gloo") -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ class Job:
     `before` is the original of `path`, `before_release` the vLLM that it was written for ("0.12.0"), empty where it is
     to be inferred. `config` is a JSON file with a tiny configuration of the vision tower, for families that
     `porting.towers` does not know. `device` is a torch device type, `dtype` a torch dtype's name, `backend` one of
-    "native" (what the device takes by itself), "flash", "triton" and "npu".
+    "native" (what the device takes by itself), "flash", "triton" and "npu"; both are empty for a level that computes
+    nothing.
     """
 
     path: Path
@@ -46,3 +48,13 @@ class Job:
     def at(self, **changes: Any) -> Job:
         """This job with other fields."""
         return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `json.dumps`; the inverse of `from_json`."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Job:
+        """Read what `to_json` gave."""
+        paths = {name: data[name] and Path(data[name]) for name in ("path", "before", "config")}
+        return cls(**{**data, **paths})

@@ -1,0 +1,52 @@
+"""How the reports for people spell things."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from porting.report import Column
+from porting.result import Status
+
+CELLS = {
+    None: "",
+    Status.PASSED: "pass",
+    Status.FAILED: "FAIL",
+    Status.ERROR: "ERROR",
+    Status.TIMED_OUT: "TIME",
+    Status.NOT_RUN: "not run",
+}
+_SHORT = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def heading(column: Column) -> list[str]:
+    """The lines above a column: the level, the backend where it is not the device's own, the dtype."""
+    backend = "" if column.backend == "native" else column.backend
+    return [column.level, " ".join(filter(None, (backend, _SHORT.get(column.dtype, column.dtype))))]
+
+
+def number(value: object) -> str:
+    """A number as it is read: three digits, an exact zero as 0."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return str(value)
+    return "0" if value == 0 else f"{value:.3g}"
+
+
+def flat(numbers: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """Names and values of numbers, those of mappings inside with a dotted name; printed output and lists left out."""
+    found: list[tuple[str, Any]] = []
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            found += flat(value, f"{before}{name}.")
+        elif not isinstance(value, (list, tuple)) and name != "output":
+            found.append((f"{before}{name}", value))
+    return found
+
+
+def place(path: Path) -> str:
+    """A path as seen from where the command runs, if it lies below."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
