@@ -23,7 +23,7 @@ from porting.reports import FORMS, write_report
 from porting.wrong_environment import WrongEnvironment
 
 if TYPE_CHECKING:
-    from porting.models import Found
+    from porting.discovery import Found
     from porting.report import Report
 
 BAD_USAGE = 2
@@ -184,7 +184,7 @@ def _check(parser: _Parser, arguments: argparse.Namespace, command: str) -> int:
     _look_at_files(parser, arguments)
     release = surroundings.release(levels)
     surroundings.look_for_room()
-    from porting.models import find_models
+    from porting.discovery import find_models
 
     found = find_models(arguments.paths, arguments.before, release)
     if found.errors:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from porting.discovery import Model
 from porting.job import Job
 from porting.levels import Level
-from porting.models import Model
 from porting.result import Result, Status
 
 BAD = frozenset({Status.FAILED, Status.ERROR, Status.TIMED_OUT})

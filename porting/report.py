@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from porting.device import Device
+from porting.discovery import Model
 from porting.levels import Level
 from porting.matrix import BAD
-from porting.models import Model
 from porting.result import Result, Status
 
 PASSED, FAULTS = 0, 1
