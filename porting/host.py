@@ -23,7 +23,12 @@ from porting.environment import prepare_process as prepare_process
 
 
 def start_groups(rank: int = 0, world_size: int = 1, rendezvous: Path | None = None, backend: str = "gloo") -> None:
-    """Make vLLM's groups: tensor parallel over `world_size` processes that share the file `rendezvous`."""
+    """Make vLLM's groups: tensor parallel over `world_size` processes that share the file `rendezvous`.
+
+    Where this process has groups already they stay.
+    """
+    if torch.distributed.is_initialized():
+        return
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed.parallel_state import init_distributed_environment, initialize_model_parallel
 
@@ -52,6 +57,21 @@ def vllm_config(hf_config: object = None, data_parallel: bool = False) -> Iterat
     object.__setattr__(config, "model_config", model)
     with set_current_vllm_config(config):
         yield config
+
+
+@contextmanager
+def pretended_ranks(world_size: int) -> Iterator[None]:
+    """Towers built in here believe to be rank 0 of so many tensor-parallel ranks; they cannot be run."""
+    from vllm.distributed import parallel_state
+
+    real = parallel_state._TP
+    parallel_state._TP = SimpleNamespace(
+        world_size=world_size, rank=0, rank_in_group=0, local_rank=0, is_first_rank=True, is_last_rank=False
+    )
+    try:
+        yield
+    finally:
+        parallel_state._TP = real
 
 
 def build(

@@ -36,6 +36,12 @@ class Grid(NamedTuple):
         return self.t * self.h * self.w
 
 
+# Rows and columns are even, since most families merge patches two by two.
+ONE = (Grid(1, 4, 6),)
+SEVERAL = (Grid(1, 4, 6), Grid(1, 8, 4), Grid(1, 2, 2))
+VIDEO = (Grid(3, 4, 4), Grid(1, 4, 6))
+
+
 @dataclass(frozen=True)
 class Inputs:
     """What a tower's forward is called with."""
@@ -43,8 +49,19 @@ class Inputs:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
+    def to(self, device: torch.device | str) -> Inputs:
+        """The same with the floating-point tensors on a device. Grids stay on the CPU, as vLLM keeps them."""
 
-Config = Any  # an attribute bag: vLLM's towers only read attributes of it
+        def moved(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return value.to(device) if value.is_floating_point() else value
+            return [moved(item) for item in value] if isinstance(value, list) else value
+
+        return Inputs(tuple(map(moved, self.args)), {name: moved(value) for name, value in self.kwargs.items()})
+
+
+Config = Any  # vLLM's towers only read attributes of it
+MakeInputs = Callable[[Config, Sequence[Grid], torch.dtype, torch.Generator], Inputs]
 
 
 @dataclass(frozen=True)
@@ -52,16 +69,17 @@ class Tower:
     """One family.
 
     `classes` are the names its vision tower has in vLLM; a class of another name is recognised by what it reads and
-    takes. `config` gives the tiny configuration for a shape. `inputs` gives pixels of N(0, 1) from a generator, for
-    pictures of these grids, as the forward takes them. `arguments` are constructor arguments beside the configuration.
+    takes. `config` gives the tiny configuration for a shape; a constructor parameter that has the name of one of its
+    entries gets that entry. `inputs` gives pixels of N(0, 1) from a generator, for pictures of these grids, as the
+    forward takes them, on the CPU. `sizes`: it takes pictures of different sizes in one call. `video`: it takes videos.
     """
 
     family: str
     classes: tuple[str, ...]
     config: Callable[[Shape], Mapping[str, Any]]
-    inputs: Callable[[Config, Sequence[Grid], torch.dtype, torch.Generator], Inputs]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    inputs: MakeInputs
     grouped_query: bool = False
+    sizes: bool = True
     video: bool = True
 
 

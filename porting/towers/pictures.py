@@ -1,0 +1,91 @@
+"""Pictures as towers take them. Families differ in configuration; in what their forward takes there are six ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from porting.towers.tower import Config, Grid, Inputs, MakeInputs
+
+
+def first_of(config: Config, *names: str, default: int | None = None) -> int:
+    """The first of these attributes that the configuration has."""
+    for name in names:
+        if (value := getattr(config, name, default)) is not None:
+            return int(value)
+    raise AttributeError(f"the configuration has none of {', '.join(names)}")
+
+
+def channels(config: Config) -> int:
+    return first_of(config, "in_channels", "num_channels", "in_chans", default=None)
+
+
+def pixels(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """N(0, 1), drawn in fp32 so that all dtypes see the same picture."""
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def packed(grid_as_tensor: bool = False) -> MakeInputs:
+    """`(patches, channels * frames * side**2)` and the grids: a list of lists, or an int64 tensor `(pictures, 3)`."""
+
+    def make(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
+        depth = first_of(config, "temporal_patch_size", default=1)
+        row = channels(config) * depth * config.patch_size**2
+        listed = [list(grid) for grid in grids]
+        patches = pixels(generator, dtype, sum(grid.patches for grid in grids), row)
+        return Inputs((patches, torch.tensor(listed) if grid_as_tensor else listed))
+
+    return make
+
+
+def one_long_sequence(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
+    """`(1, patches, channels, side, side)` with positions and int32 cu_seqlens of whole frames made by the caller."""
+    frames = torch.tensor([grid.h * grid.w for grid in grids for _ in range(grid.t)])
+    side = config.patch_size
+    patches = pixels(generator, dtype, 1, sum(grid.patches for grid in grids), channels(config), side, side)
+    return Inputs(
+        (patches,),
+        {
+            "position_ids": torch.cat([torch.arange(grid.patches) % (grid.h * grid.w) for grid in grids]),
+            "image_grid_thw": [tuple(grid) for grid in grids],
+            "cu_seqlens": torch.nn.functional.pad(frames.cumsum(0), (1, 0)).to(torch.int32),
+            "interpolate_pos_encoding": True,
+        },
+    )
+
+
+def images(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
+    """`(pictures, channels, image_size, image_size)`: as many as there are grids, all of the tower's one size."""
+    size = first_of(config, "image_size", "img_size")
+    return Inputs((pixels(generator, dtype, len(grids), channels(config), size, size),))
+
+
+def list_of_images(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
+    """A list of pictures `(channels, rows, columns)` of their own sizes."""
+    side = config.patch_size
+    return Inputs(([pixels(generator, dtype, channels(config), grid.h * side, grid.w * side) for grid in grids],))
+
+
+def patches_with_sizes(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
+    """`(patches, channels, side, side)` and an int64 tensor `(pictures, 2)` of rows and columns."""
+    side = config.patch_size
+    patches = pixels(generator, dtype, sum(grid.patches for grid in grids), channels(config), side, side)
+    return Inputs((patches, torch.tensor([[grid.h, grid.w] for grid in grids])))
+
+
+def sounds(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
+    """For audio towers: as many spectrograms `(mel bins, frames)` as there are grids, all of the longest length."""
+    frames = 2 * config.max_source_positions
+    return Inputs(([pixels(generator, dtype, config.num_mel_bins, frames) for _ in grids],))
+
+
+WAYS: dict[str, MakeInputs] = {
+    "packed patches": packed(),
+    "packed patches, grids as a tensor": packed(grid_as_tensor=True),
+    "one long sequence": one_long_sequence,
+    "images": images,
+    "list of images": list_of_images,
+    "patches with sizes": patches_with_sizes,
+    "sounds": sounds,
+}
