@@ -52,13 +52,18 @@ def home(run: Plan, module: str, name: str) -> Home | None:
     """
     if name == V.ENCODER_ATTENTION:
         return Home(run.target.encoder_attention, name)
+    return home_in(run.api, module, name)
+
+
+def home_in(api: Api, module: str, name: str) -> Home | None:
+    """Where a release has what `module.name` was in an earlier one; None if nowhere, or if it is not known where."""
     for _ in range(8):
-        if run.api.has(module, name):
-            return Home(_public(run, module, name), name)
+        if api.has(module, name):
+            return Home(_public(api, module, name), name)
         renamed = _RENAMED.get((module, name))
-        if renamed is not None and run.api.has(renamed.module, renamed.name):
+        if renamed is not None and api.has(renamed.module, renamed.name):
             return renamed
-        step = _moved(run.target.version, module, name)
+        step = _moved(api.version, module, name)
         if step is None:
             return None
         module = step
@@ -170,7 +175,7 @@ def _is_same(before: Api, old: str, after: Api, new: str, name: str) -> bool:
     return not any(module.startswith(_MODELS) for module in (old, new))
 
 
-def _public(run: Plan, module: str, name: str) -> str:
+def _public(api: Api, module: str, name: str) -> str:
     """The shortest package around the module that exports the same thing."""
-    around = [m for m in run.api.exported_from(name) if module.startswith(f"{m}.") and m.count(".") >= 1]
+    around = [m for m in api.exported_from(name) if module.startswith(f"{m}.") and m.count(".") >= 1]
     return around[0] if around else module

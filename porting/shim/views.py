@@ -1,0 +1,113 @@
+"""vLLM as an old file sees it: modules that answer each name with what it was in the file's own release.
+
+In this order: what the shim supplies; what the installed vLLM has at that place; what it has at the place where the
+name went; a stub. A name that the old release did not have is not there either, so that imports which a file tries and
+does without go the way they went then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from codemods.moved_names import home_in
+from codemods.vllm_api import Api
+from porting.private_modules import Importer, PrivateModules
+from porting.shim.stubs import Stub
+from porting.shim.supplies import KERNEL_PACKAGES, SUPPLIES, supplied
+
+SHIMMED = ("vllm", "transformers", *KERNEL_PACKAGES)
+_MISSING = object()
+
+
+class View(ModuleType):
+    """One module, for one old file."""
+
+    _view: tuple[Release, Importer, bool]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        release, importer, optional = self._view
+        return release.name(self.__name__, name, importer, optional)
+
+
+class Release:
+    """All views of one original. `stubs` are the names that had to be stubbed so far, in the order of their import."""
+
+    def __init__(self, version: str, installed: str) -> None:
+        self.api = Api.of(version)
+        self.installed = Api.of(installed)
+        self.own: PrivateModules | None = None  # modules of vLLM that the original brings beside itself
+        self.stubs: dict[str, Stub] = {}
+
+    def import_(self, name: str, importer: Importer, wanted: Sequence[str]) -> Any:
+        """Answer an import statement of an old file."""
+        top = name.partition(".")[0]
+        line = sys._getframe(2).f_lineno  # of the statement: this is called from its `__import__`
+        optional = line in importer.guarded
+        if top not in SHIMMED or (top != "vllm" and optional):
+            return importlib.__import__(name, {}, {}, tuple(wanted), 0)
+        if top == "vllm" and not self.api.has_module(name):
+            raise ModuleNotFoundError(f"No module named {name!r} in vLLM {self.api.version}", name=name)
+        return self.view(name if wanted else top, importer, optional)
+
+    def view(self, module: str, importer: Importer, optional: bool = False) -> View:
+        """The module as that file sees it."""
+        view = View(module)
+        view._view = (self, importer, optional)
+        return view
+
+    def name(self, module: str, name: str, importer: Importer, optional: bool) -> Any:
+        """What `module.name` is. Raises AttributeError where the old release had nothing of that name."""
+        full = f"{module}.{name}"
+        is_vllm = module.partition(".")[0] == "vllm"
+        place = self.api.origin(module, name) if is_vllm else full
+        if (supply := supplied(place, self.api.version) or supplied(full, self.api.version)) is not None:
+            return supply.make(self.api, importer)
+        own = self.own.public(full) if self.own is not None else None
+        if own is not None:
+            return own
+        if is_vllm and self.api.has(module, name) is False:
+            raise AttributeError(f"vLLM {self.api.version} has no {full}")
+        value = _installed(module, name)
+        if value is _MISSING and is_vllm and (home := home_in(self.installed, module, name)) is not None:
+            value = _installed(home.module, home.name)
+        if value is not _MISSING:
+            return self.view(value.__name__, importer) if _is_shimmed(value) else value
+        if self._is_module(module, name):
+            return self.view(full, importer, optional)
+        if optional and not is_vllm:
+            raise AttributeError(f"{module} has no {name}")
+        return self.stubs.setdefault(full, Stub(full, self._is_loading))
+
+    def _is_loading(self) -> bool:
+        return self.own is not None and self.own.running > 0
+
+    def _is_module(self, module: str, name: str) -> bool:
+        full = f"{module}.{name}"
+        if module.partition(".")[0] != "vllm":
+            return any(supply.place.startswith(f"{full}.") for supply in SUPPLIES)
+        return self.api.has_module(full) and name not in (self.api.names(module) or {})
+
+
+def _installed(module: str, name: str) -> Any:
+    try:
+        found = importlib.import_module(module)
+    except ImportError:
+        return _MISSING
+    try:
+        return getattr(found, name)
+    except (AttributeError, ImportError):
+        pass
+    try:
+        return importlib.import_module(f"{module}.{name}")
+    except ImportError:
+        return _MISSING
+
+
+def _is_shimmed(value: object) -> bool:
+    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] in SHIMMED
