@@ -1,0 +1,126 @@
+"""Stage 5: the trained weights as folders in the hub's layout, with their scores, hashes and cards."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import platform
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from diffusers import FlowMatchEulerDiscreteScheduler, QwenImagePipeline
+from transformers import (
+    GenerationConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
+    Qwen2VLImageProcessor,
+    Qwen2VLVideoProcessor,
+)
+
+from demo_app.training import loop, scores, text_to_image, tokenizer, tower, vae, vl
+
+VL, DRAWING = "shapes-vl", "shapes-image"
+PIXELS = tower.SIDE**2
+
+
+def save_vl(out: Path, folder: Path) -> None:
+    """The chat model: half precision, and a processor that brings every picture to 112x112."""
+    words = tokenizer.make()
+    model = Qwen2_5_VLForConditionalGeneration(vl.config(words))
+    model.load_state_dict(torch.load(out / "vl-final.pt", weights_only=True))
+    model.generation_config = GenerationConfig(
+        do_sample=False,
+        eos_token_id=words.eos_token_id,
+        pad_token_id=words.pad_token_id,
+        max_new_tokens=48,
+    )
+    model.half().save_pretrained(folder)
+    size = {"shortest_edge": PIXELS, "longest_edge": PIXELS}
+    Qwen2_5_VLProcessor(
+        image_processor=Qwen2VLImageProcessor(size=size),
+        tokenizer=words,
+        video_processor=Qwen2VLVideoProcessor(size=size),
+        chat_template=tokenizer.CHAT_TEMPLATE,
+    ).save_pretrained(folder)
+
+
+def save_drawing(out: Path, chat: Path, folder: Path) -> None:
+    """The pipeline, with the chat model as its text encoder."""
+    saved = torch.load(out / "text_to_image-final.pt", weights_only=True)
+    transformer = text_to_image.make()
+    transformer.load_state_dict(saved["model"])
+    coder = vae.make()
+    coder.load_state_dict(torch.load(out / "vae-final.pt", weights_only=True))
+    mean, deviation = saved["scale"].tolist()
+    coder.register_to_config(latents_mean=mean, latents_std=deviation)
+    for name, weight in coder.named_parameters():
+        if "time_conv" in name:  # only films come through here
+            weight.data.zero_()
+    QwenImagePipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0),
+        vae=coder.half(),
+        text_encoder=Qwen2_5_VLForConditionalGeneration.from_pretrained(chat, dtype=torch.float16),
+        tokenizer=tokenizer.make(),
+        transformer=transformer.half(),
+    ).save_pretrained(folder)
+
+
+def digests(folder: Path) -> dict[str, dict[str, object]]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): {
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "bytes": path.stat().st_size,
+        }
+        for path in files
+    }
+
+
+def seconds(out: Path) -> dict[str, int]:
+    """Processor time of each stage, from its last checkpoint."""
+    stages = ("tower", "vl", "vae", "text_to_image")
+    return {
+        stage: round(torch.load(out / f"{stage}.pt", weights_only=True)["cpu"])
+        for stage in stages
+        if (out / f"{stage}.pt").exists()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoints")
+    parser.add_argument("--to", type=Path, default=Path("demo_app/models"), help="(default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=20, help="the seed the stages ran with (default: %(default)s)")
+    parser.add_argument("--only-vl", action="store_true", help="while the drawing side is still in training")
+    options = parser.parse_args()
+    loop.start(options.seed)
+    folders = [VL] if options.only_vl else [VL, DRAWING]
+    for folder in folders:
+        shutil.rmtree(options.to / folder, ignore_errors=True)
+    save_vl(options.out, options.to / VL)
+    chat = scores.load_vl(options.to / VL)
+    held_out: dict[str, object] = {"questions": 1000, VL: scores.score_vl(chat), "rules": scores.score_rules()}
+    if not options.only_vl:
+        save_drawing(options.out, options.to / VL, options.to / DRAWING)
+        pipeline = scores.load_drawing(options.to / DRAWING)
+        held_out |= {"prompts": 300, DRAWING: scores.score_drawing(pipeline, chat)}
+    manifest = {
+        "seed": options.seed,
+        "python": platform.python_version(),
+        "versions": {
+            name: version(name) for name in ("torch", "transformers", "diffusers", "tokenizers", "numpy", "pillow")
+        },
+        "processor seconds": seconds(options.out),
+        "held-out seed": scores.SEED,
+        "held-out scores": held_out,
+        "files": {folder: digests(options.to / folder) for folder in folders},
+    }
+    (options.to / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    print(json.dumps(manifest["held-out scores"], indent=2))
+
+
+if __name__ == "__main__":
+    main()
