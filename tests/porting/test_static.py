@@ -1,0 +1,218 @@
+"""What can be said of a port without running it. Each file is right but for one line, and that line is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porting.drawn_on import drawn_on
+from porting.job import Job
+from porting.levels import static
+from porting.result import Result, Status
+
+ROOT = Path(__file__).parents[2]
+
+RIGHT = """\
+import torch
+from torch import nn
+from vllm.compilation.decorators import support_torch_compile
+from vllm.distributed import tensor_model_parallel_all_gather
+from vllm.model_executor.layers.attention import MMEncoderAttention
+from vllm.model_executor.layers.linear import QKVParallelLinear
+from vllm.model_executor.models.qwen2_vl import Qwen2VisionAttention
+from vllm.model_executor.models.vision import get_vit_attn_backend
+from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int, prefix: str = "") -> None:
+        super().__init__()
+        self.qkv = QKVParallelLinear(width, width // heads, heads, prefix=f"{prefix}.qkv")
+        self.attn = MMEncoderAttention(num_heads=heads, head_size=width // heads, prefix=f"{prefix}.attn")
+
+    def forward(self, x: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: torch.Tensor | None) -> torch.Tensor:
+        qkv, _ = self.qkv(x)
+        q, k, v = qkv.chunk(3, dim=-1)
+        return self.attn(query=q, key=k, value=v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen)
+
+
+@support_torch_compile(dynamic_arg_dims={"x": 0, "cu_seqlens": 0})
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, prefix: str = "") -> None:
+        super().__init__()
+        self.attn = Attention(width, heads, prefix=f"{prefix}.attn")
+
+    def forward(self, x: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: torch.Tensor | None) -> torch.Tensor:
+        return x + self.attn(x, cu_seqlens, max_seqlen)
+
+
+class Tower(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attn_backend = get_vit_attn_backend(head_size=width // heads, dtype=torch.get_default_dtype())
+        self.blocks = nn.ModuleList([Block(width, heads, prefix=f"blocks.{i}") for i in range(2)])
+
+    def forward(self, x: torch.Tensor, cu_seqlens: torch.Tensor) -> torch.Tensor:
+        max_seqlen = None
+        if self.attn_backend in {
+            AttentionBackendEnum.FLASH_ATTN,
+            AttentionBackendEnum.ROCM_AITER_FA,
+            AttentionBackendEnum.TRITON_ATTN,
+        }:
+            max_seqlen = (cu_seqlens[1:] - cu_seqlens[:-1]).max()
+        for block in self.blocks:
+            x = block(x, cu_seqlens, max_seqlen)
+        return x
+"""
+
+
+def check(path: Path) -> Result:
+    return max(static.run(Job(path, "static", dtype="", backend="")), key=lambda result: result.status is Status.FAILED)
+
+
+def write(folder: Path, text: str, name: str = "tower.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_right_port_passes_and_says_what_was_looked_at(tmp_path: Path) -> None:
+    result = check(write(tmp_path, RIGHT))
+    assert (result.status, result.numbers["problems"], result.notes) == (Status.PASSED, [], ())
+    assert result.numbers["names"] == RIGHT.count("\nfrom vllm")
+
+
+WRONG = {
+    "a name that is gone": (
+        "from vllm.compilation.decorators",
+        "from vllm.attention.layer import MultiHeadAttention\nfrom vllm.compilation.decorators",
+        "MultiHeadAttention",
+    ),
+    "a name that never was": (
+        "import get_vit_attn_backend\n",
+        "import get_vit_attn_backend, get_vit_orchard\n",
+        "VA601: vllm.model_executor.models.vision.get_vit_orchard is not in vLLM 0.32.0",
+    ),
+    "a call with an argument of another release": (
+        "head_size=width // heads, prefix=f",
+        "head_size=width // heads, multimodal_config=None, prefix=f",
+        "VA403 would still rewrite it",
+    ),
+    "a call that does not bind": (
+        "QKVParallelLinear(width, width // heads, heads, prefix",
+        "QKVParallelLinear(width, prefix",
+        "this call of QKVParallelLinear does not fit vLLM 0.32.0",
+    ),
+    "a set of backends without Triton": (
+        "            AttentionBackendEnum.TRITON_ATTN,\n",
+        "",
+        "VA305",
+    ),
+    "a subclass of the op": (
+        "class Attention(nn.Module)",
+        "class Masked(MMEncoderAttention):\n    pass\n\n\nclass Attention(nn.Module)",
+        "Masked is a subclass of MMEncoderAttention",
+    ),
+    "an op built in forward": (
+        "        qkv, _ = self.qkv(x)\n",
+        "        self.attn = MMEncoderAttention(2, 80)\n        qkv, _ = self.qkv(x)\n",
+        "MMEncoderAttention is built whenever Attention runs",
+    ),
+    "an op built in a method that forward calls": (
+        "        qkv, _ = self.qkv(x)\n",
+        "        return self.run(x)\n\n    def run(self, x):\n        self.attn = MMEncoderAttention(2, 80)\n"
+        "        qkv, _ = self.qkv(x)\n        cu_seqlens = max_seqlen = None\n",
+        "MMEncoderAttention is built whenever Attention runs",
+    ),
+    "a method of vLLM's own that gathers": (
+        "q, k, v = qkv.chunk(3, dim=-1)",
+        "q, k, v = Qwen2VisionAttention.split_qkv(self, qkv)",
+        "Attention projects by QKVParallelLinear and splits by Qwen2VisionAttention.split_qkv",
+    ),
+    "its own method that gathers": (
+        "        q, k, v = qkv.chunk(3, dim=-1)",
+        "        q, k, v = self.split(qkv)",
+        "Attention projects by QKVParallelLinear and splits by self.split",
+    ),
+    "an argument left in a compile decorator": (
+        '"cu_seqlens": 0}',
+        '"cu_seqlens": 0, "seqlens": 0}',
+        "support_torch_compile names 'seqlens', which Block.forward does not take",
+    ),
+}
+
+SPLIT = """\
+    def split(self, qkv: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tensor_model_parallel_all_gather(qkv).chunk(3, dim=-1)
+
+
+@support_torch_compile("""
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_wrong_line_is_named(tmp_path: Path, fault: str) -> None:
+    right, wrong, told = WRONG[fault]
+    assert RIGHT.count(right) == 1
+    text = RIGHT.replace(right, wrong)
+    if "self.split" in wrong:
+        text = text.replace("\n\n@support_torch_compile(", f"\n{SPLIT}", 1)
+    result = check(write(tmp_path, text))
+    assert result.status is Status.FAILED
+    assert any(told in problem for problem in result.numbers["problems"]), result.numbers["problems"]
+
+
+def test_the_line_is_that_of_the_fault(tmp_path: Path) -> None:
+    right, wrong, _ = WRONG["an argument left in a compile decorator"]
+    text = RIGHT.replace(right, wrong)
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if 'seqlens": 0, "seqlens' in line)
+    assert check(write(tmp_path, text)).summary.startswith(f"tower: tower.py:{line}: ")
+
+
+def test_an_op_of_a_device_may_be_a_subclass(tmp_path: Path) -> None:
+    text = RIGHT.replace(
+        "class Attention(nn.Module)",
+        "@MMEncoderAttention.register_oot\nclass Device(MMEncoderAttention):\n"
+        "    def forward_oot(self, query, key, value, cu_seqlens=None, max_seqlen=None, sequence_lengths=None):\n"
+        "        return query\n\n\nclass Attention(nn.Module)",
+    )
+    assert "is a subclass" not in str(check(write(tmp_path, text)).numbers["problems"])
+
+
+def test_what_a_try_bears_is_no_fault(tmp_path: Path) -> None:
+    text = "try:\n    from vllm.orchard import nothing\nexcept ImportError:\n    nothing = None\n"
+    result = check(write(tmp_path, text + RIGHT))
+    assert result.status is Status.PASSED
+
+
+def test_a_fault_outside_the_tower_has_a_result_of_its_own(tmp_path: Path) -> None:
+    text = RIGHT + (
+        "\n\nfrom vllm.model_executor.models.interfaces import SupportsMultiModal\n\n\n"
+        "class Model(nn.Module, SupportsMultiModal):\n"
+        "    def forward(self, x):\n        return QKVParallelLinear(1)\n"
+    )
+    tower, rest = static.run(Job(write(tmp_path, text), "static"))
+    assert (tower.status, rest.status) == (Status.PASSED, Status.FAILED)
+    assert rest.summary.startswith("rest of the file: tower.py:")
+
+
+@pytest.mark.parametrize("text", ["def broken(:\n", "x = 1\n"])
+def test_a_file_without_anything_to_hold_against_vllm_has_not_passed(tmp_path: Path, text: str) -> None:
+    assert check(write(tmp_path, text)).status is (Status.FAILED if "(:" in text else Status.NOT_RUN)
+
+
+def test_a_model_answers_for_the_files_it_draws_on(tmp_path: Path) -> None:
+    package = tmp_path / "orchard"
+    package.mkdir()
+    write(package, "", "__init__.py")
+    write(package, RIGHT.replace('"cu_seqlens": 0}', '"seqlens": 0}'), "blocks.py")
+    model = write(package, "from vllm.config import VllmConfig\nfrom .blocks import Tower\n", "model.py")
+    write(package, "import other\n", "not_imported.py")
+    assert {path.name for path in drawn_on(model)} == {"__init__.py", "blocks.py"}
+    assert "blocks.py:24:" in check(model).summary
+
+
+def test_the_example_plugin_fails_before_it_is_ported() -> None:
+    result = check(ROOT / "examples" / "orchard_vl_plugin" / "orchard_vl" / "vision.py")
+    assert result.status is Status.FAILED
+    assert any("VA201 would still rewrite it" in problem for problem in result.numbers["problems"])
