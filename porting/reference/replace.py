@@ -83,6 +83,12 @@ def strict_kernels(backend: str) -> Iterator[Kernels]:
         yield kernels
 
 
+def encoder_attention() -> type:
+    """vLLM's `MMEncoderAttention`. Raises LookupError before 0.13."""
+    found: type = _module(ATTENTION).MMEncoderAttention
+    return found
+
+
 def _flash(stack: ExitStack, kernels: Kernels) -> None:
     strict = kernels.recording(flash_attn_varlen_func)
     stack.enter_context(patch.object(_module(FLASH), "flash_attn_varlen_func", strict, create=True))
@@ -98,14 +104,13 @@ def _triton(stack: ExitStack, kernels: Kernels) -> None:
 
 
 def _npu(stack: ExitStack, kernels: Kernels) -> None:
-    attention = _module(ATTENTION).MMEncoderAttention
+    attention = encoder_attention()
     replacement = ascend_like_attention(attention, kernels.recording(npu_flash_attention_unpad))
     custom_op = next(base for base in attention.__mro__ if base.__name__ == "CustomOp")
     # A table of the class up to 0.14, of its module since.
     table = getattr(sys.modules[custom_op.__module__], "op_registry_oot", None)
     if table is None:
         table = custom_op.op_registry_oot
-    replacement.name = attention.name  # type: ignore[attr-defined]  # under which vLLM counts enabled ops
     stack.enter_context(patch.dict(table, {"MMEncoderAttention": replacement}))
 
 
@@ -115,7 +120,7 @@ def _as_on_cuda(stack: ExitStack, backend: str) -> None:
     platform = type(import_module("vllm.platforms").current_platform)
     choose = classmethod(lambda cls, *args, **kwargs: chosen)
     stack.enter_context(patch.object(platform, "get_vit_attn_backend", choose))
-    attention = _module(ATTENTION).MMEncoderAttention
+    attention = encoder_attention()
     # Which method runs is decided when an op is built, by the platform.
     for method in ("forward_cpu", "forward_native", "forward_xpu", "forward_hip", "forward_oot"):
         stack.enter_context(patch.object(attention, method, attention.forward_cuda))

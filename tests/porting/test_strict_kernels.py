@@ -10,6 +10,7 @@ import torch
 
 from porting import host
 from porting.reference import BACKENDS, Call, ContractViolation, strict_kernels
+from porting.reference.watch import watch
 
 pytestmark = pytest.mark.vllm
 
@@ -136,3 +137,70 @@ def test_an_integer_max_seqlen_does_not_reach_the_kernel(attention_class: Any) -
         with strict_kernels(backend) as kernels, pytest.raises(RuntimeError, match="max_seqlen"):
             attention_class(HEADS, HEAD_DIM)(*qkv(), CU_SEQLENS, 7)
         assert kernels.calls == []
+
+
+class Layers(torch.nn.Module):
+    """A tower: the layers of attention that it is given, one after the other."""
+
+    def __init__(self, *layers: torch.nn.Module) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self) -> None:
+        for layer in self.layers:
+            layer(*qkv(), CU_SEQLENS, MAX_SEQLEN)
+
+
+class ByHand(torch.nn.Module):
+    """Attention as it was before: PyTorch's."""
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        heads = (tensor.view(1, 11, HEADS, HEAD_DIM).transpose(1, 2) for tensor in (query, key, value))
+        return torch.nn.functional.scaled_dot_product_attention(*heads)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_layers_that_called_a_kernel_are_seen(attention_class: Any, backend: str) -> None:
+    with strict_kernels(backend) as kernels:
+        tower = Layers(attention_class(HEADS, HEAD_DIM), attention_class(HEADS, HEAD_DIM))
+        with watch(tower, kernels) as seen:
+            tower()
+
+    assert set(seen.layers) == {"layers.0", "layers.1"}
+    assert (seen.idle, seen.unlayered, seen.around) == ({}, 0, [])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_attention_around_the_kernels_is_seen(attention_class: Any, backend: str) -> None:
+    with strict_kernels(backend) as kernels:
+        tower = Layers(attention_class(HEADS, HEAD_DIM), ByHand())
+        with watch(tower, kernels) as seen:
+            tower()
+
+    (place,) = seen.around
+    assert place.startswith("ByHand (test_strict_kernels.py:")
+
+
+def test_a_subclass_that_an_npu_leaves_alone_is_seen(attention_class: Any) -> None:
+    class Own(attention_class):  # type: ignore[misc]
+        pass
+
+    with strict_kernels("npu") as kernels:
+        tower = Layers(Own(HEADS, HEAD_DIM))
+        with watch(tower, kernels) as seen:
+            tower()
+
+    assert seen.idle == {"layers.0": "Own"}
+
+
+def test_attention_that_is_built_in_a_forward_is_seen(attention_class: Any) -> None:
+    class Late(torch.nn.Module):
+        def forward(self, *args: torch.Tensor) -> torch.Tensor:
+            return attention_class(HEADS, HEAD_DIM)(*args)
+
+    with strict_kernels("flash") as kernels:
+        tower = Layers(Late())
+        with watch(tower, kernels) as seen:
+            tower()
+
+    assert (seen.layers, seen.unlayered) == ({}, 1)
