@@ -47,11 +47,12 @@ def start_groups(rank: int = 0, world_size: int = 1, rendezvous: Path | None = N
 @contextmanager
 def vllm_config(hf_config: object = None, data_parallel: bool = False) -> Iterator[object]:
     """A current vLLM configuration that knows of a multimodal model with that configuration, and nothing else."""
-    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.config import CompilationMode, VllmConfig, set_current_vllm_config
     from vllm.config.multimodal import MultiModalConfig
 
     multimodal = MultiModalConfig(mm_encoder_tp_mode="data" if data_parallel else "weights")
     config = VllmConfig()
+    config.compilation_config.mode = CompilationMode.NONE  # blocks that are decorated to be compiled run as they are
     # VllmConfig checks what it is given at construction only; a real ModelConfig needs a model's files.
     model = SimpleNamespace(multimodal_config=multimodal, hf_config=hf_config, dtype=torch.get_default_dtype())
     object.__setattr__(config, "model_config", model)

@@ -83,10 +83,9 @@ def strict_kernels(backend: str) -> Iterator[Kernels]:
         yield kernels
 
 
-def encoder_attention() -> type:
+def encoder_attention() -> Any:
     """vLLM's `MMEncoderAttention`. Raises LookupError before 0.13."""
-    found: type = _module(ATTENTION).MMEncoderAttention
-    return found
+    return _module(ATTENTION).MMEncoderAttention
 
 
 def _flash(stack: ExitStack, kernels: Kernels) -> None:

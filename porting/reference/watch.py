@@ -18,8 +18,9 @@ from porting.reference import attention
 from porting.reference.replace import Kernels, encoder_attention
 
 # What attention looks like to PyTorch where no kernel of vLLM computes it.
+SDPA = torch.nn.functional.scaled_dot_product_attention
 BY_TORCH = {
-    torch.nn.functional.scaled_dot_product_attention,
+    SDPA,
     torch.nn.functional.softmax,
     torch.softmax,
     torch.Tensor.softmax,
@@ -31,13 +32,15 @@ class Watch:
     """`layers` are the encoder attention layers that ran, by name and class; `idle` those of them that called nothing.
 
     `unlayered` counts kernel calls that came from no such layer: attention that was built inside a forward, or a file
-    that dispatches by itself. `around` says where softmax attention was computed without a kernel, each place once.
+    that dispatches by itself. `around` says where softmax attention was computed without a kernel, each place once;
+    `masked` are those of them that give a mask or bias, which no encoder attention of vLLM takes.
     """
 
     layers: dict[str, str] = field(default_factory=dict)
     idle: dict[str, str] = field(default_factory=dict)
     unlayered: int = 0
     around: list[str] = field(default_factory=list)
+    masked: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -70,7 +73,7 @@ def watch(tower: nn.Module, kernels: Kernels) -> Iterator[Watch]:
             if isinstance(layer, encoder_attention()):
                 stack.callback(layer.register_forward_pre_hook(entering(name)).remove)
                 stack.callback(layer.register_forward_hook(leaving(name)).remove)
-        stack.enter_context(_AroundKernels(seen.around))
+        stack.enter_context(_AroundKernels(seen))
         yield seen
     seen.unlayered = len(kernels.calls) - before - layered
 
@@ -78,18 +81,25 @@ def watch(tower: nn.Module, kernels: Kernels) -> Iterator[Watch]:
 class _AroundKernels(TorchFunctionMode):
     """Notes the places that call BY_TORCH, but for the strict kernels themselves."""
 
-    def __init__(self, places: list[str]) -> None:
+    def __init__(self, seen: Watch) -> None:
         super().__init__()
-        self.places = places
+        self.seen = seen
 
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func in BY_TORCH:
             place = _place()
-            if place and place not in self.places:
-                self.places.append(place)
+            if place and place not in self.seen.around:
+                self.seen.around.append(place)
+                if func is SDPA and _mask(*args, **(kwargs or {})) is not None:
+                    self.seen.masked.append(place)
         return func(*args, **(kwargs or {}))
+
+
+def _mask(query: object, key: object, value: object, attn_mask: object = None, *_: object, **__: object) -> object:
+    """The mask that `scaled_dot_product_attention` was called with."""
+    return attn_mask
 
 
 def _place() -> str:
