@@ -32,28 +32,17 @@ class ModelFileError(Exception):
 
 
 def load(path: Path) -> ModuleType:
-    """Import a model file.
+    """Import a model file, as a member of its package where it has one.
 
-    A member of a package is imported by its full name from the folder that holds the package, so `__init__.py` of every
-    package around it runs, as it does when vLLM loads a plugin. A file of vLLM's own models is imported as
-    `vllm.model_executor.models.NAME` where it is the installed one; elsewhere it runs as a file of its own whose
-    relative imports lead to the model files beside it, and to the installed vLLM for all else. So does a file in no
-    package.
+    Then it is imported by its full name from the folder that holds the package, so `__init__.py` of every package
+    around it runs, as it does when vLLM loads a plugin. Otherwise it is imported as `load_alone` does.
 
     Raises ModelFileError.
     """
-    path = path.resolve()
-    if not path.is_file():
-        raise ModelFileError(path, None, "no such file", remedy="check the path")
+    path, folder, package = _placed(path)
+    if package == MODELS and not _is_installed(path):
+        return load_alone(path)
     try:
-        folder, package = package_of(path)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        raise ModelFileError(path, line, f"is no Python that can be read: {error}") from error
-    try:
-        if package == MODELS and not _is_installed(path):
-            modules, tail = PrivateModules.around(f"vitport_ported_{next(_counter)}", path, _import_installed)
-            return modules.module(tail)
         return _import_member(path, folder, package)
     except ModelFileError:
         raise
@@ -61,8 +50,45 @@ def load(path: Path) -> ModuleType:
         raise explain(error, path, folder) from error
 
 
-def explain(error: BaseException, path: Path, folder: Path) -> ModelFileError:
-    """What went wrong while a file was imported, said of the last line below `folder` that took part in it."""
+def load_alone(path: Path) -> ModuleType:
+    """Import a model file under a private name, without running any `__init__.py` that it does not import from.
+
+    What it imports beside itself is taken from the files there. For a file of vLLM's own models, or in no package,
+    those are other vision models; all else is the installed vLLM's.
+
+    Raises ModelFileError.
+    """
+    path, folder, _ = _placed(path)
+    modules, tail = PrivateModules.around(f"vitport_ported_{next(_counter)}", path, _import_installed)
+    try:
+        return modules.module(tail)
+    except Exception as error:
+        raise explain(error, path, folder) from error
+
+
+def is_member(path: Path) -> bool:
+    """Whether `load` imports it as a member of a package. Raises ModelFileError."""
+    path, _, package = _placed(path)
+    return package != MODELS or _is_installed(path)
+
+
+def _placed(path: Path) -> tuple[Path, Path, str]:
+    path = path.resolve()
+    if not path.is_file():
+        raise ModelFileError(path, None, "no such file", remedy="check the path")
+    try:
+        return path, *package_of(path)
+    except SyntaxError as error:
+        raise explain(error, path, path.parent) from error
+    except ValueError as error:
+        raise ModelFileError(path, None, f"is no Python that can be read: {_one_line(error)}") from error
+
+
+def explain(error: BaseException, path: Path, folder: Path, remedy: str = "") -> ModelFileError:
+    """What went wrong while a file was imported, said of the last line below `folder` that took part in it.
+
+    `remedy` is what to do about a name that is not there; empty for what a ported file needs.
+    """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(folder)]
     where, line = (Path(frames[-1].filename), frames[-1].lineno) if frames else (path, None)
     if isinstance(error, SyntaxError) and error.filename:
@@ -70,8 +96,10 @@ def explain(error: BaseException, path: Path, folder: Path) -> ModelFileError:
     if not isinstance(error, ImportError):
         return ModelFileError(where, line, f"{type(error).__name__}: {_one_line(error)}")
     name = re.search(r"cannot import name '([^']+)'", str(error))
-    missing = ".".join(filter(None, (error.name, name.group(1) if name else "")))
-    return ModelFileError(where, line, _one_line(error), missing, _remedy(error.name or "", name and name.group(1)))
+    module = (error.name or "").partition(" ")[0]
+    missing = ".".join(filter(None, (module, name.group(1) if name else "")))
+    what = re.sub(r" \((?:unknown location|/[^)]*)\)$", "", _one_line(error))
+    return ModelFileError(where, line, what, missing, remedy or _remedy(module, name and name.group(1)))
 
 
 def _import_member(path: Path, folder: Path, package: str) -> ModuleType:

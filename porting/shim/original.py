@@ -19,6 +19,8 @@ from porting.shim.views import Release
 
 _counter = itertools.count()
 
+_REMEDY = "the original is loaded as one of vLLM {}: say so if it was written for another (--before-release)"
+
 
 class UnknownRelease(Exception):
     """The text of an original does not tell which vLLM it was written for; the message is one line with the remedy."""
@@ -63,7 +65,7 @@ def load_original(path: Path, release: str = "") -> Original:
     try:
         module = modules.module(tail)
     except Exception as error:
-        raise explain(error, path, modules.folder) from error
+        raise explain(error, path, modules.folder, _REMEDY.format(version)) from error
     return Original(module, version, views)
 
 

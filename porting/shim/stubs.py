@@ -100,4 +100,7 @@ class Stub:
     __index__ = __int__ = __float__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _used
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = __rtruediv__ = _used
 
-    __torch_function__ = classmethod(lambda cls, *args, **kwargs: _refuse("a stub given to torch"))
+    @classmethod
+    def __torch_function__(cls, function: object, types: object, args: Any = (), kwargs: Any = None) -> NoReturn:
+        given = (*args, *(kwargs or {}).values())
+        _refuse(next((value._name for value in given if type(value) is cls), "a stub inside what torch was given"))

@@ -13,7 +13,7 @@ from typing import Any
 from codemods.target import release_key
 from codemods.vllm_api import Api
 from porting.private_modules import Importer
-from porting.shim import attention, backends, decorators, rotary
+from porting.shim import attention, backends, decorators, encoder_outputs, rotary
 
 Make = Callable[[Api, Importer], Any]
 
@@ -116,6 +116,12 @@ SUPPLIES = (
         "vllm.model_executor.models.qwen2_vl.apply_rotary_pos_emb_vision",
         _as_is(rotary.rotate_in_own_dtype),
         since="0.12",
+    ),
+    # Outputs
+    Supply(
+        "vllm.model_executor.models.vision.resolve_visual_encoder_outputs",
+        _as_is(encoder_outputs.resolve_visual_encoder_outputs),
+        before="0.11.1",
     ),
     # Decorators
     Supply(

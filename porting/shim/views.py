@@ -24,15 +24,23 @@ _MISSING = object()
 
 
 class View(ModuleType):
-    """One module, for one old file."""
+    """One module, for one old file.
 
-    _view: tuple[Release, Importer, bool]
+    Of a module of vLLM, `__name__` says whose view it is: under the module's own name, Python would look for a missing
+    name among the modules that are installed.
+    """
+
+    def __init__(self, module: str, release: Release, importer: Importer, optional: bool) -> None:
+        super().__init__(f"{module} as of vLLM {release.api.version}" if is_vllm(module) else module)
+        self.__dict__["_view"] = (module, release, importer, optional)
 
     def __getattr__(self, name: str) -> Any:
+        module, release, importer, optional = self.__dict__["_view"]
         if name.startswith("__") and name != "__all__":
-            raise AttributeError(name)
-        release, importer, optional = self._view
-        return release.name(self.__name__, name, importer, optional)
+            if name == "__path__":
+                raise AttributeError(name)
+            return getattr(importlib.import_module(module), name)
+        return release.name(module, name, importer, optional)
 
 
 class Release:
@@ -57,30 +65,28 @@ class Release:
 
     def view(self, module: str, importer: Importer, optional: bool = False) -> View:
         """The module as that file sees it."""
-        view = View(module)
-        view._view = (self, importer, optional)
-        return view
+        return View(module, self, importer, optional)
 
     def name(self, module: str, name: str, importer: Importer, optional: bool) -> Any:
         """What `module.name` is. Raises AttributeError where the old release had nothing of that name."""
         full = f"{module}.{name}"
-        is_vllm = module.partition(".")[0] == "vllm"
-        place = self.api.origin(module, name) if is_vllm else full
+        ours = is_vllm(module)
+        place = self.api.origin(module, name) if ours else full
         if (supply := supplied(place, self.api.version) or supplied(full, self.api.version)) is not None:
             return supply.make(self.api, importer)
         own = self.own.public(full) if self.own is not None else None
         if own is not None:
             return own
-        if is_vllm and self.api.has(module, name) is False:
+        if ours and self.api.has(module, name) is False:
             raise AttributeError(f"vLLM {self.api.version} has no {full}")
         value = _installed(module, name)
-        if value is _MISSING and is_vllm and (home := home_in(self.installed, module, name)) is not None:
+        if value is _MISSING and ours and (home := home_in(self.installed, module, name)) is not None:
             value = _installed(home.module, home.name)
         if value is not _MISSING:
-            return self.view(value.__name__, importer) if _is_shimmed(value) else value
+            return self.view(value.__name__, importer, optional) if _is_shimmed(value) else value
         if self._is_module(module, name):
             return self.view(full, importer, optional)
-        if optional and not is_vllm:
+        if optional and not ours:
             raise AttributeError(f"{module} has no {name}")
         return self.stubs.setdefault(full, Stub(full, self._is_loading))
 
@@ -89,7 +95,7 @@ class Release:
 
     def _is_module(self, module: str, name: str) -> bool:
         full = f"{module}.{name}"
-        if module.partition(".")[0] != "vllm":
+        if not is_vllm(module):
             return any(supply.place.startswith(f"{full}.") for supply in SUPPLIES)
         return self.api.has_module(full) and name not in (self.api.names(module) or {})
 
@@ -107,6 +113,11 @@ def _installed(module: str, name: str) -> Any:
         return importlib.import_module(f"{module}.{name}")
     except ImportError:
         return _MISSING
+
+
+def is_vllm(module: str) -> bool:
+    """Whether a module is vLLM's."""
+    return module.partition(".")[0] == "vllm"
 
 
 def _is_shimmed(value: object) -> bool:
