@@ -75,7 +75,7 @@ def strict_kernels(backend: str) -> Iterator[Kernels]:
     Everything is put back at the end; attention that was built inside stays as it is. Not for several threads at once.
 
     Raises LookupError if the installed vLLM has no such path: no `MMEncoderAttention` before 0.13, no Triton path for
-    encoders before 0.15.
+    encoders before 0.17.
     """
     kernels = Kernels(backend)
     with ExitStack() as stack:
@@ -96,7 +96,7 @@ def _flash(stack: ExitStack, kernels: Kernels) -> None:
 
 def _triton(stack: ExitStack, kernels: Kernels) -> None:
     if not hasattr(_module(WRAPPERS), "vit_triton_attn_wrapper"):
-        raise LookupError("this vLLM has no Triton path for encoder attention: it came with 0.15")
+        raise LookupError("this vLLM has no Triton path for encoder attention: it came with 0.17")
     strict = kernels.recording(context_attention_fwd)
     stack.enter_context(patch.object(import_module(TRITON), "context_attention_fwd", strict))
     _as_on_cuda(stack, "TRITON_ATTN")

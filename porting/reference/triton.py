@@ -1,6 +1,6 @@
 """vLLM's Triton kernel for prefill, which is also its Triton path for encoders, as strict as it should be.
 
-The real one (`vllm/v1/attention/ops/triton_prefill_attention.py`, an encoder's since vLLM 0.15) checks nothing: what is
+The real one (`vllm/v1/attention/ops/triton_prefill_attention.py`, an encoder's since vLLM 0.17) checks nothing: what is
 refused here is computed wrongly there, without a word.
 """
 
