@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from porting import host
-from porting.ranks import RankFailed, on_ranks
+from porting.forks import ForkFailed, on_ranks
 from porting.towers.tower import Inputs
 from porting.towers.tower import run as run_tower
 
@@ -34,7 +34,7 @@ class Difference:
 
 
 def difference(make: Callable[[], nn.Module], inputs: Inputs, device: str = "cpu") -> Difference:
-    """Run the tower that `make` builds and fills in one process and in two. Raises RankFailed and its kinds."""
+    """Run the tower that `make` builds and fills in one process and in two. Raises ForkFailed and its kinds."""
 
     def whole(rank: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         tower = make()
@@ -50,18 +50,18 @@ def difference(make: Callable[[], nn.Module], inputs: Inputs, device: str = "cpu
 
     try:
         ((expected, weights),) = on_ranks(whole, 1, SECONDS, device)
-    except RankFailed as failure:
+    except ForkFailed as failure:
         raise WholeFails(f"it does not run in one process: {failure}", failure.trace) from None
     parts = on_ranks(part, RANKS, SECONDS, device)
     for output, _ in parts:
         if output.shape != expected.shape:
-            raise RankFailed(f"gives {tuple(output.shape)} where one process gives {tuple(expected.shape)}")
+            raise ForkFailed(f"gives {tuple(output.shape)} where one process gives {tuple(expected.shape)}")
     largest = expected.abs().max().double()
     error = max(float((output.double() - expected.double()).abs().max() / largest) for output, _ in parts)
     return Difference(error, parts[0][1], len(weights))
 
 
-class WholeFails(RankFailed):
+class WholeFails(ForkFailed):
     """The tower does not even run in one process, so that nothing is known of two."""
 
 

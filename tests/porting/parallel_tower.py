@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import torch
 from torch import nn
@@ -63,15 +62,6 @@ class KeepsAllHeads(Attention):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         qkv, _ = self.qkv(x)
         qkv.view(len(x), 3, HEADS, HEAD_DIM)
-        return super().forward(x)
-
-
-class OneRankGathers(Attention):
-    """A collective that one rank does not reach: the others wait for ever."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if get_tensor_model_parallel_rank() == 1:
-            time.sleep(600)
         return super().forward(x)
 
 
