@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from porting import host
+from porting.processes.job import describe
 
 # Where vLLM's ranks on the CPU exchange numbers, in files whose name begins with VLLM_DIST_IDENT.
 SHARED_MEMORY = Path("/dev/shm")
@@ -104,9 +105,8 @@ def _await(processes: Sequence[BaseProcess], names: Sequence[str], places: Seque
             if process.sentinel in ended:
                 process.join()
                 if process.exitcode != 0:
-                    trace = _read(places[index].with_suffix(".error"))
-                    last = trace.strip().splitlines()[-1:] or [f"ended with code {process.exitcode}"]
-                    raise ForkFailed(f"{names[index]}: {last[0]}", trace)
+                    said, _, trace = _read(places[index].with_suffix(".error")).partition("\n")
+                    raise ForkFailed(f"{names[index]}: {said or f'ended with code {process.exitcode}'}", trace)
                 del running[index]
 
 
@@ -117,8 +117,8 @@ def _live(work: Callable[[], Any], seconds: float, place: Path) -> None:
         torch.set_num_threads(1)
         try:
             torch.save(work(), place.with_suffix(".pt"))
-        except BaseException:
-            place.with_suffix(".error").write_text(traceback.format_exc())
+        except BaseException as error:
+            place.with_suffix(".error").write_text(f"{describe(error)}\n{traceback.format_exc()}")
             os._exit(1)
         # No handlers of the parent's, no destructors that wait for another process.
         os._exit(0)

@@ -54,6 +54,7 @@ def write(folder: Path, architecture: str) -> None:
     Weights are float32, made from their names; the language model knows the 256 bytes and a few tokens about pictures.
     """
     import transformers
+    from tokenizers.pre_tokenizers import ByteLevel
 
     config = models.config(architecture)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -62,7 +63,7 @@ def write(folder: Path, architecture: str) -> None:
     model.save_pretrained(folder)
 
     recipe = PROCESSORS[architecture]
-    alphabet = sorted(transformers.convert_slow_tokenizer.bytes_to_unicode().values())
+    alphabet = sorted(ByteLevel.alphabet())
     tokenizer = transformers.Qwen2Tokenizer(vocab={letter: index for index, letter in enumerate(alphabet)}, merges=[])
     tokenizer.add_tokens(list(QWEN_TOKENS), special_tokens=True)
     size = {"shortest_edge": 28 * 28, "longest_edge": recipe.pixels}
