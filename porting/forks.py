@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import signal
 import tempfile
 import time
 import traceback
@@ -22,8 +23,8 @@ from porting.processes.job import describe
 # Where vLLM's ranks on the CPU exchange numbers, in files whose name begins with VLLM_DIST_IDENT.
 SHARED_MEMORY = Path("/dev/shm")
 
-# A hang writes down where it is this long before its process is ended.
-LAST_WORDS = 1.0
+SHOW_STACK = signal.SIGUSR1  # to a process that hangs, ahead of its end
+LAST_WORDS = 0.5  # seconds that it has for that
 
 
 class ForkFailed(Exception):
@@ -48,9 +49,12 @@ def on_ranks(work: Callable[[int], Any], world_size: int, seconds: float, device
     """What `work(rank)` returns on each of `world_size` processes; tensors in it have to be on the CPU.
 
     Each process has vLLM's tensor-parallel group, over gloo on the CPU and over the device's own collectives elsewhere,
-    where rank n computes on device n. vLLM has to be imported before and no group made, no accelerator used: they do
-    not survive a fork. Raises ForkFailed as soon as one rank fails, ForkHangs after `seconds`; no process outlives it.
+    where rank n computes on device n. vLLM has to be imported before and no accelerator used, which does not survive a
+    fork. Raises ForkFailed as soon as one rank fails, ForkHangs after `seconds`; no process outlives it. RuntimeError:
+    this process has groups itself, see `host.stop_groups`.
     """
+    if torch.distributed.is_initialized():
+        raise RuntimeError("this process has groups of its own, which its forks would take for theirs")
 
     def at(rank: int) -> Callable[[], Any]:
         def rank_work() -> Any:
@@ -78,7 +82,7 @@ def _all_of(works: dict[str, Callable[[], Any]], seconds: float, folder: Path) -
     """Run each work in its process; what they return."""
     places = [folder / str(index) for index in range(len(works))]
     processes: list[BaseProcess] = [
-        multiprocessing.get_context("fork").Process(target=_live, args=(work, seconds, place))
+        multiprocessing.get_context("fork").Process(target=_live, args=(work, place))
         for work, place in zip(works.values(), places)
     ]
     try:
@@ -99,6 +103,10 @@ def _await(processes: Sequence[BaseProcess], names: Sequence[str], places: Seque
     while running:
         ended = wait([process.sentinel for process in running.values()], deadline - time.monotonic())
         if not ended:
+            for process in running.values():
+                if process.pid:
+                    os.kill(process.pid, SHOW_STACK)
+            time.sleep(LAST_WORDS)
             traces = [_read(places[index].with_suffix(".hang")) for index in running]
             raise ForkHangs(f"still at work after {seconds:.0f} s", "\n".join(traces))
         for index, process in list(running.items()):
@@ -110,10 +118,10 @@ def _await(processes: Sequence[BaseProcess], names: Sequence[str], places: Seque
                 del running[index]
 
 
-def _live(work: Callable[[], Any], seconds: float, place: Path) -> None:
+def _live(work: Callable[[], Any], place: Path) -> None:
     """The life of one process."""
     with place.with_suffix(".hang").open("w") as hang:
-        faulthandler.dump_traceback_later(max(seconds - LAST_WORDS, LAST_WORDS), file=hang)
+        faulthandler.register(SHOW_STACK, file=hang)
         torch.set_num_threads(1)
         try:
             torch.save(work(), place.with_suffix(".pt"))

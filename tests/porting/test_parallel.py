@@ -15,6 +15,8 @@ from porting.towers.tower import Inputs
 
 from . import parallel_tower as towers
 
+pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("no_groups")]
+
 PICTURE = Inputs((torch.randn(6, towers.HIDDEN, generator=torch.Generator().manual_seed(0)),))
 
 
