@@ -59,6 +59,12 @@ class Found:
         generator = torch.Generator().manual_seed(seed)
         return self.tower.inputs(config_of(self.tower.config(shape)), grids, dtype, generator)
 
+    def inputs_one_by_one(self, shape: Shape, grids: Sequence[Grid], dtype: torch.dtype, seed: int = 0) -> list[Inputs]:
+        """The same pictures, each for a call of its own."""
+        generator = torch.Generator().manual_seed(seed)
+        config = config_of(self.tower.config(shape))
+        return [self.tower.inputs(config, [grid], dtype, generator) for grid in grids]
+
 
 def find(module: ModuleType, config: Path | None = None) -> list[Found]:
     """Every tower that a module defines. Needs `host.prepare_process` and `host.start_groups` before.
@@ -67,9 +73,7 @@ def find(module: ModuleType, config: Path | None = None) -> list[Found]:
     """
     classes = structure.towers_of(module)
     if not classes:
-        elsewhere = [f"{cls.__name__} of {cls.__module__}" for cls in structure.towers_elsewhere(module)]
-        hint = f"; it uses {', '.join(elsewhere)}, to be checked there" if elsewhere else ""
-        raise NoTower(f"no vision tower is defined here{hint}")
+        raise NoTower(structure.no_tower(module))
     return [find_class(cls, config) for cls in classes]
 
 

@@ -1,4 +1,7 @@
-"""Pictures as towers take them. Families differ in configuration; in what their forward takes there are six ways."""
+"""Pictures as towers take them. Families differ in configuration; in what their forward takes there are few ways.
+
+Pixels are drawn picture by picture, so that several pictures of one generator are those that it gives one at a time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def packed(grid_as_tensor: bool = False) -> MakeInputs:
         depth = first_of(config, "temporal_patch_size", default=1)
         row = channels(config) * depth * config.patch_size**2
         listed = [list(grid) for grid in grids]
-        patches = pixels(generator, dtype, sum(grid.patches for grid in grids), row)
+        patches = torch.cat([pixels(generator, dtype, grid.patches, row) for grid in grids])
         return Inputs((patches, torch.tensor(listed) if grid_as_tensor else listed))
 
     return make
@@ -43,9 +46,9 @@ def one_long_sequence(config: Config, grids: Sequence[Grid], dtype: torch.dtype,
     """`(1, patches, channels, side, side)` with positions and int32 cu_seqlens of whole frames made by the caller."""
     frames = torch.tensor([grid.h * grid.w for grid in grids for _ in range(grid.t)])
     side = config.patch_size
-    patches = pixels(generator, dtype, 1, sum(grid.patches for grid in grids), channels(config), side, side)
+    patches = [pixels(generator, dtype, grid.patches, channels(config), side, side) for grid in grids]
     return Inputs(
-        (patches,),
+        (torch.cat(patches)[None],),
         {
             "position_ids": torch.cat([torch.arange(grid.patches) % (grid.h * grid.w) for grid in grids]),
             "image_grid_thw": [tuple(grid) for grid in grids],
@@ -58,7 +61,7 @@ def one_long_sequence(config: Config, grids: Sequence[Grid], dtype: torch.dtype,
 def images(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
     """`(pictures, channels, image_size, image_size)`: as many as there are grids, all of the tower's one size."""
     size = first_of(config, "image_size", "img_size")
-    return Inputs((pixels(generator, dtype, len(grids), channels(config), size, size),))
+    return Inputs((torch.stack([pixels(generator, dtype, channels(config), size, size) for _ in grids]),))
 
 
 def list_of_images(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
@@ -70,8 +73,8 @@ def list_of_images(config: Config, grids: Sequence[Grid], dtype: torch.dtype, ge
 def patches_with_sizes(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
     """`(patches, channels, side, side)` and an int64 tensor `(pictures, 2)` of rows and columns."""
     side = config.patch_size
-    patches = pixels(generator, dtype, sum(grid.patches for grid in grids), channels(config), side, side)
-    return Inputs((patches, torch.tensor([[grid.h, grid.w] for grid in grids])))
+    patches = [pixels(generator, dtype, grid.patches, channels(config), side, side) for grid in grids]
+    return Inputs((torch.cat(patches), torch.tensor([[grid.h, grid.w] for grid in grids])))
 
 
 def sounds(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:

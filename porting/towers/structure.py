@@ -45,6 +45,13 @@ def towers_elsewhere(module: ModuleType) -> list[type[nn.Module]]:
     return [tower for other in modules.values() if other for tower in towers_of(other) if tower in used]
 
 
+def no_tower(module: ModuleType) -> str:
+    """Why a module without a tower of its own has nothing to be built."""
+    elsewhere = [f"{cls.__name__} of {cls.__module__}" for cls in towers_elsewhere(module)]
+    hint = f"; it uses {', '.join(elsewhere)}, to be checked there" if elsewhere else ""
+    return f"no vision tower is defined here{hint}"
+
+
 def classes_in(module: ModuleType) -> list[type[nn.Module]]:
     """The modules (in torch's sense) that are global names of a module, each once."""
     seen = dict.fromkeys(value for value in vars(module).values() if is_module_class(value))

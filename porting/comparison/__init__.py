@@ -1,0 +1,1 @@
+"""One tower shown pictures: compared with its original, and with what attention should give."""

@@ -1,0 +1,74 @@
+"""Does the ported tower give what the original gives?"""
+
+from __future__ import annotations
+
+import torch
+
+from porting import localise
+from porting.comparison.case import ROUNDING, Case, Outcome, said
+
+
+def against_original(case: Case) -> Outcome:
+    """On the CPU every bit must be the same, but for what comes of another order of the same sums alone.
+
+    Elsewhere the two may call different kernels, and rounding is allowed for.
+    """
+    assert case.original
+    try:
+        expected = case.output(case.original)
+    except Exception as error:
+        return Outcome({}, note=f"{case.name}: the original cannot be run here, {said(error)}")
+    try:
+        output = case.output(case.ported)
+    except Exception as error:
+        return Outcome({}, 1, f"{case.name}: the original runs, the port raises {said(error)}")
+    if output.shape != expected.shape:
+        return Outcome({}, 1, f"{case.name}: gives {tuple(output.shape)}, the original {tuple(expected.shape)}")
+    numbers = {"difference": difference(output, expected), "largest output": float(expected.abs().max())}
+    if numbers["difference"] == 0:
+        return Outcome(numbers, 1)
+    if note := _rounding_alone(case, output, expected):
+        return Outcome(numbers, 1, note=f"{case.name}: {note}")
+    where = localise.first_difference(case.original, case.ported, case.inputs(), case.pictures.grids, case.shape)
+    maps = localise.heat_maps((output.double() - expected.double()).abs(), case.pictures.grids)
+    problem = f"{case.name}: differs by {numbers['difference']:.3g}, {localise.said(where)}"
+    return Outcome(numbers, 1, problem, more={"first difference": where, "heat maps": maps})
+
+
+def difference(output: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest absolute difference; infinite where one is NaN and the other is not."""
+    if torch.equal(output, expected):
+        return 0.0
+    distance = (output.double() - expected.double()).abs()
+    distance[output.isnan() & expected.isnan()] = 0
+    return float(distance.nan_to_num(nan=torch.inf).max())
+
+
+def _part(output: torch.Tensor, expected: torch.Tensor) -> float:
+    """The difference as a part of the largest output."""
+    return difference(output, expected) / float(expected.abs().max())
+
+
+def _rounding_alone(case: Case, output: torch.Tensor, expected: torch.Tensor) -> str:
+    """Why a difference is no fault, empty if it is one.
+
+    Sums in another order differ in every dtype by its own rounding, so next to nothing in fp64. A step taken in too few
+    bits, or another constant, differs in fp64 too, or in 16 bits only.
+    """
+    part = _part(output, expected)
+    if part > ROUNDING[case.dtype]:
+        return ""
+    if case.device != "cpu":
+        return f"differs by {part:.1g} of the largest output, which is rounding"
+    try:
+        parts = {dtype: _part(*_outputs(case.at(dtype))) for dtype in (torch.float64, torch.float32)}
+    except Exception:  # what cannot be told from a fault is one
+        return ""
+    if 0 < parts[torch.float32] <= ROUNDING[torch.float32] and parts[torch.float64] <= ROUNDING[torch.float64]:
+        return f"sums in another order, {part:.1g} of the largest output, in fp64 {parts[torch.float64]:.1g}"
+    return ""
+
+
+def _outputs(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    assert case.original
+    return case.output(case.ported), case.output(case.original)

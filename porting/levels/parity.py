@@ -1,0 +1,100 @@
+"""Same weights, same pictures: does the ported tower give what the original gives, and what attention should give?
+
+Two results for each tower: against its original, and against a reference, which needs no original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+
+from porting.comparison.case import Case, Outcome, pictures_of, said, shapes_of
+from porting.comparison.original import against_original
+from porting.comparison.reference import against_reference
+from porting.job import Job
+from porting.pairs import Pair, each_tower
+from porting.result import Result, Status
+from porting.towers.find import Found, make
+from porting.towers.tower import Shape
+
+
+def run(job: Job) -> list[Result]:
+    """Two results for each tower of the file."""
+    return each_tower(job, lambda pair: _both(job, pair))
+
+
+def _both(job: Job, pair: Pair) -> list[Result]:
+    cases: list[Case] = []
+    notes: list[str] = []
+    for shape in shapes_of(pair.ported):
+        built = list(_cases(job, pair, shape))
+        notes += [case for case in built if isinstance(case, str)]
+        cases += [case for case in built if isinstance(case, Case)]
+    reference = _asked(cases, against_reference)
+    original = _asked([case for case in cases if case.original], against_original)
+    return [
+        _against_original(job, pair, original, notes),
+        _result(job, pair, "the reference", reference, notes),
+    ]
+
+
+def _cases(job: Job, pair: Pair, shape: Shape) -> Iterator[Case | str]:
+    """The cases of a shape, or why there are none: not every class can be built with every size of head."""
+    dtype = getattr(torch, job.dtype)
+    ported = _built(pair.ported, shape, dtype, job.device)
+    original = _built(pair.original, shape, dtype, job.device) if pair.original else None
+    if isinstance(original, str):
+        yield f"head_dim {shape.head_dim}: the original cannot be built, {original}"
+    if isinstance(ported, str):
+        yield f"head_dim {shape.head_dim}: cannot be built, {ported}"
+        return
+    built = original if isinstance(original, nn.Module) else None
+    for pictures in pictures_of(pair.ported):
+        yield Case(pair, shape, pictures, dtype, job.device, ported, built)
+
+
+def _built(found: Found, shape: Shape, dtype: torch.dtype, device: str) -> nn.Module | str:
+    try:
+        return make(found, shape, dtype, device)
+    except Exception as error:
+        return said(error)
+
+
+def _asked(cases: list[Case], ask: Callable[[Case], Outcome]) -> list[tuple[Case, Outcome]]:
+    return [(case, ask(case)) for case in cases]
+
+
+def _against_original(job: Job, pair: Pair, answers: list[tuple[Case, Outcome]], notes: list[str]) -> Result:
+    if not pair.original:
+        return job.result(Status.NOT_RUN, f"{pair.name}: not compared with an original: {pair.alone}", notes=pair.notes)
+    if not any(outcome.compared for _, outcome in answers):
+        why = next(iter([*notes, *(outcome.note for _, outcome in answers)]), "no case could be built")
+        return job.result(Status.NOT_RUN, f"{pair.name}: not compared with the original: {why}", notes=pair.notes)
+    return _result(job, pair, "the original", answers, notes)
+
+
+def _result(job: Job, pair: Pair, what: str, answers: list[tuple[Case, Outcome]], notes: list[str]) -> Result:
+    outcomes = [outcome for _, outcome in answers]
+    problems = [outcome for outcome in outcomes if outcome.problem]
+    numbers = {
+        "comparisons": sum(outcome.compared for outcome in outcomes),
+        **_largest(outcomes),
+        "cases": [{"case": case.name, **outcome.numbers} for case, outcome in answers],
+        **(problems[0].more if problems else {}),
+    }
+    said_of_cases = [outcome.note for outcome in outcomes if outcome.note]
+    facts = {"numbers": numbers, "notes": (*pair.notes, *notes, *said_of_cases)}
+    if problems:
+        more = f" (and in {len(problems) - 1} more of {len(outcomes)} cases)" if problems[1:] else ""
+        return job.result(Status.FAILED, f"{pair.name}, {what}: {problems[0].problem}{more}", **facts)
+    if not numbers["comparisons"]:
+        return job.result(Status.FAILED, f"{pair.name}, {what}: nothing was compared", **facts)
+    figures = ", ".join(f"{name} {value:.2g}" for name, value in _largest(outcomes).items())
+    return job.result(Status.PASSED, f"{pair.name}, {what}: {len(outcomes)} cases, {figures}", **facts)
+
+
+def _largest(outcomes: list[Outcome]) -> dict[str, float | int]:
+    names = dict.fromkeys(name for outcome in outcomes for name in outcome.numbers)
+    return {name: max(outcome.numbers.get(name, 0) for outcome in outcomes) for name in names}
