@@ -44,6 +44,14 @@ def start_groups(rank: int = 0, world_size: int = 1, rendezvous: Path | None = N
         initialize_model_parallel(world_size, 1)
 
 
+def stop_groups() -> None:
+    """Undo `start_groups`, in the process that has called it."""
+    from vllm.distributed.parallel_state import destroy_distributed_environment, destroy_model_parallel
+
+    destroy_model_parallel()
+    destroy_distributed_environment()
+
+
 @contextmanager
 def vllm_config(hf_config: object = None, data_parallel: bool = False) -> Iterator[object]:
     """A current vLLM configuration that knows of a multimodal model with that configuration, and nothing else."""

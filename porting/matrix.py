@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from porting.device import Device
 from porting.discovery import Model
 from porting.job import Job
 from porting.levels import Level
@@ -17,7 +18,13 @@ BAD = frozenset({Status.FAILED, Status.ERROR, Status.TIMED_OUT})
 
 
 class Runner(Protocol):
-    """What answers jobs, somewhere."""
+    """What answers jobs, somewhere. To leave it ends all that is running."""
+
+    def __enter__(self) -> Runner: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def device(self, wanted: str) -> Device: ...
 
     def submit(self, level: Level, job: Job) -> Future[list[Result]]: ...
 

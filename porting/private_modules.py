@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,8 @@ MODELS = "vllm.model_executor.models"
 NO_MODELS = frozenset(
     {"", "adapters", "config", "interfaces", "interfaces_base", "module_mapping", "registry", "utils", "vision"}
 )
+
+MISSING = object()
 
 Outside = Callable[[str, "Importer", Sequence[str]], Any]
 
@@ -137,10 +140,15 @@ class PrivateModules:
             self.running -= 1
         return module
 
-    def public(self, full: str) -> ModuleType | None:
-        """The module of that public name, if it is one of these."""
-        tail = full[len(self.package) + 1 :] if full.startswith(f"{self.package}.") else ""
-        return self.module(tail) if tail and self.has(tail) else None
+    def lookup(self, module: str, name: str) -> Any:
+        """What `module.name` is if that is to be had here, MISSING if not. Both by their public names."""
+        if f"{module}.{name}".startswith(f"{self.package}."):
+            tail = f"{module}.{name}"[len(self.package) + 1 :]
+            if self.has(tail):
+                return self.module(tail)
+        if module.startswith(f"{self.package}.") and self.serves(tail := module[len(self.package) + 1 :], (name,)):
+            return getattr(self.module(tail), name, MISSING)
+        return MISSING
 
     def _import_for(self, importer: Importer) -> Callable[..., Any]:
         def import_(
@@ -186,26 +194,42 @@ def package_of(path: Path) -> tuple[Path, str]:
     is_copy = all((folder / f"{name}.py").is_file() for name in ("interfaces", "registry", "utils"))
     if folder.parts[-len(parts) :] == parts or is_copy or not (folder / "__init__.py").is_file():
         return folder, MODELS
-    seen, new = set[Path](), [path]
-    while new:
-        file = new.pop()
-        seen.add(file)
-        for name in _beside(file):
-            neighbour = folder / f"{name}.py"
-            if neighbour.is_file():
-                new += {neighbour} - seen
-            elif not (folder / name).is_dir():
-                return folder, MODELS
+    if any(not (folder / f"{name}.py").is_file() and not (folder / name).is_dir() for name in _imported_beside(path)):
+        return folder, MODELS
     while (folder.parent / "__init__.py").is_file():
         folder = folder.parent
     return folder, folder.name
 
 
-def _beside(file: Path) -> Iterator[str]:
-    """Modules that a file imports from its own folder."""
-    for node in ast.walk(ast.parse(file.read_bytes(), filename=str(file))):
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
-            yield node.module.partition(".")[0]
+def with_neighbours(path: Path) -> list[Path]:
+    """The file, and every file of its folder that it imports relatively, directly or by way of others."""
+    names = {f"{name}.py" for name in _imported_beside(path)}
+    return [path, *sorted(path.parent / name for name in names if (path.parent / name).is_file())]
+
+
+def _imported_beside(path: Path) -> set[str]:
+    """Names of modules that a file, or a neighbour that it imports, imports from its own folder."""
+    found: set[str] = set()
+    new = [path]
+    while new:
+        tree = ast.parse(new.pop().read_bytes(), filename=str(path))
+        imports = (n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level == 1)
+        names = {n.module.partition(".")[0] for n in imports if n.module}
+        new += [path.parent / f"{name}.py" for name in names - found if (path.parent / f"{name}.py").is_file()]
+        found |= names
+    return found
+
+
+def is_vision_model(module: str) -> bool:
+    """Whether an installed module is a model of vLLM's that has a part in vision attention."""
+    if not module.startswith(f"{MODELS}.") or module[len(MODELS) + 1 :] in NO_MODELS:
+        return False
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return False
+    file = Path(spec.origin) if spec is not None and spec.origin else None
+    return file is not None and file.suffix == ".py" and VISION.search(file.read_text(encoding="utf-8")) is not None
 
 
 def _lacks(module: str, name: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile, mkdtemp
 from typing import IO
 
+from porting.device import Device, attached
 from porting.environment import ENVIRONMENT
 from porting.job import Job
 from porting.levels import Level
@@ -51,6 +52,10 @@ class LocalRunner:
                 self._warm.close()
         self._pool.shutdown(cancel_futures=True)
         self._scratch.cleanup()
+
+    def device(self, wanted: str) -> Device:
+        """The device of this machine. Raises WrongEnvironment."""
+        return attached(wanted)
 
     def submit(self, level: Level, job: Job) -> Future[list[Result]]:
         """The results of a job, once it is done. The future raises WrongEnvironment where vLLM cannot be imported."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,15 @@ class Request:
     @classmethod
     def from_line(cls, line: bytes) -> Request:
         data = json.loads(line)
-        level: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data["level"].items()
-        }
-        return cls(Job.from_json(data["job"]), Level(**level), Limits(**data["limits"]), Path(data["folder"]))
+        return cls(
+            Job.from_json(data["job"]), level_from_json(data["level"]), Limits(**data["limits"]), Path(data["folder"])
+        )
+
+
+def level_from_json(data: Mapping[str, Any]) -> Level:
+    """What `dataclasses.asdict` made of a level and JSON may have carried."""
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    return Level(**fields)
 
 
 def results_to_line(results: Sequence[Result]) -> bytes:

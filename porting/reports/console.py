@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import IO
+import io
+from collections.abc import Iterable, Iterator
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from porting.matrix import BAD
 from porting.report import Report, worst
-from porting.reports.words import CELLS, flat, heading, number
+from porting.reports.words import CELLS, flat, heading, number, problems, where
 from porting.result import Result, Status
 
 _STYLES = {
@@ -25,9 +25,10 @@ _STYLES = {
 _ENOUGH = 10_000  # columns of a pipe, where lines need no breaking
 
 
-def show(report: Report, stream: IO[str]) -> None:
-    """Print the whole report."""
-    console = Console(file=stream, highlight=False, width=None if stream.isatty() else _ENOUGH, soft_wrap=True)
+def render(report: Report, terminal: bool) -> str:
+    """The whole report, in colours and as wide as the terminal if it is for one."""
+    text = io.StringIO()
+    console = Console(file=text, highlight=False, force_terminal=terminal, width=None if terminal else _ENOUGH)
     for line in _told(report):
         console.print(line, soft_wrap=True)
     console.print(_matrix(report), soft_wrap=False)
@@ -36,6 +37,7 @@ def show(report: Report, stream: IO[str]) -> None:
     if report.device.note:
         console.print(Text(f"note     {report.device.note}"))
     console.print(Text(f"verdict  {report.verdict()}, in {report.seconds:.0f} s"))
+    return text.getvalue()
 
 
 def _matrix(report: Report) -> Table:
@@ -56,25 +58,29 @@ def _told(report: Report) -> Iterator[Text]:
     """A paragraph for each result that is no success, the notes of the others; then what did not run, and why."""
     for result in report.results:
         if result.status in BAD:
-            yield Text.assemble((f"{result.status.value.upper()}  ", _STYLES[result.status]), _where(result))
+            yield Text.assemble((f"{result.status.value.upper()}  ", _STYLES[result.status]), where(result))
             yield Text(f"    {result.summary}")
             numbers = ", ".join(f"{name} {number(value)}" for name, value in flat(result.numbers))
             if numbers:
                 yield Text(f"    {numbers}")
+            yield from (Text(f"    {problem}") for problem in problems(result)[1:])
             for line in str(result.numbers.get("output", "")).splitlines():
                 yield Text(f"    | {line}", style="dim")
-        for note in result.notes:
-            yield Text(f"note  {_where(result)}: {note}" if result.status not in BAD else f"    note: {note}")
-    reasons: dict[str, list[str]] = {}
-    for result in report.results:
-        if result.status is Status.NOT_RUN:
-            reasons.setdefault(result.summary, []).append(_where(result))
-    for reason, places in reasons.items():
-        yield Text.assemble(("NOT RUN  ", _STYLES[Status.NOT_RUN]), f"{reason}: {', '.join(dict.fromkeys(places))}")
+            yield from (Text(f"    note: {note}") for note in result.notes)
+    good = (result for result in report.results if result.status not in BAD)
+    for note, places in _gathered((note, result) for result in good for note in result.notes):
+        yield Text(f"note  {places}: {note}")
+    unrun = ((result.summary, result) for result in report.results if result.status is Status.NOT_RUN)
+    for reason, places in _gathered(unrun):
+        yield Text.assemble(("NOT RUN  ", _STYLES[Status.NOT_RUN]), f"{reason}: {places}")
     if report.others:
         yield Text(f"no models of their own: {', '.join(report.others)}")
     yield Text()
 
 
-def _where(result: Result) -> str:
-    return " ".join(filter(None, (result.model, result.level, result.backend, result.dtype)))
+def _gathered(told: Iterable[tuple[str, Result]]) -> Iterator[tuple[str, str]]:
+    """Each text once, with all the cells that it belongs to."""
+    found: dict[str, dict[str, None]] = {}
+    for text, result in told:
+        found.setdefault(text, {})[where(result)] = None
+    return ((text, ", ".join(places)) for text, places in found.items())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from porting.report import Column
-from porting.result import Status
+from porting.result import Result, Status
 
 CELLS = {
     None: "",
@@ -42,6 +42,17 @@ def flat(numbers: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
         elif not isinstance(value, (list, tuple)) and name != "output":
             found.append((f"{before}{name}", value))
     return found
+
+
+def problems(result: Result) -> list[str]:
+    """The lists of text among a result's numbers: one problem each."""
+    lists = (value for value in result.numbers.values() if isinstance(value, (list, tuple)))
+    return [line for value in lists for line in value if isinstance(line, str)]
+
+
+def where(result: Result) -> str:
+    """Which cell a result belongs to."""
+    return " ".join(filter(None, (result.model, result.level, result.backend, result.dtype)))
 
 
 def place(path: Path) -> str:

@@ -27,6 +27,35 @@ def flash_attn_varlen_func(*args: Any, **kwargs: Any) -> Any:
     return importlib.import_module(flash_module()).flash_attn_varlen_func(*args, **kwargs)
 
 
+def upstream_flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    **keywords: Any,
+) -> Any:
+    """The kernel in the library `flash_attn`, which takes the same in another order."""
+    return flash_attn_varlen_func(
+        q,
+        k,
+        v,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_q=max_seqlen_q,
+        max_seqlen_k=max_seqlen_k,
+        dropout_p=dropout_p,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        **keywords,
+    )
+
+
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None = None) -> torch.Tensor:
     """Full attention within each row of a batch. `(b, s, h, d)`, heads of k and v repeated already; the same out."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))

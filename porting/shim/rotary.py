@@ -37,6 +37,19 @@ def dispatch(default: Rotate | None = None) -> Rotate:
     return default or rotate
 
 
+def apply_rotary_emb_anywhere(*args: Any, **kwargs: Any) -> Any:
+    """The op `ApplyRotaryEmb` of the installed vLLM, which up to 0.14 could also be built while a model runs.
+
+    Now ops ask for the current configuration, which is there only while a model is built.
+    """
+    config = importlib.import_module("vllm.config")
+    make = importlib.import_module("vllm.model_executor.layers.rotary_embedding.common").ApplyRotaryEmb
+    if config.get_current_vllm_config_or_none() is not None:
+        return make(*args, **kwargs)
+    with config.set_current_vllm_config(config.VllmConfig()):
+        return make(*args, **kwargs)
+
+
 def rotate_by_angle(t: torch.Tensor, freqs: torch.Tensor) -> torch.Tensor:
     """`apply_rotary_pos_emb_vision` of qwen2_vl up to 0.11: by angles `(tokens, rotary_dim / 2)`, in fp32."""
     return flash_rotary(t.float(), freqs.cos(), freqs.sin()).type_as(t)

@@ -13,7 +13,7 @@ from typing import Any
 from codemods.target import release_key
 from codemods.vllm_api import Api
 from porting.private_modules import Importer
-from porting.shim import attention, backends, decorators, encoder_outputs, rotary
+from porting.shim import attention, backends, decorators, encoder_outputs, rotary, transformers_rotary
 
 Make = Callable[[Api, Importer], Any]
 
@@ -46,6 +46,7 @@ def _enum(place: str) -> Make:
 _LAYER = "vllm.attention.layer"
 _WRAPPERS = "vllm.attention.ops.vit_attn_wrappers"
 _ROTARY = "vllm.model_executor.layers.rotary_embedding"
+_PIXTRAL = "transformers.models.pixtral.modeling_pixtral"
 _KERNEL = _as_is(attention.flash_attn_varlen_func)
 
 SUPPLIES = (
@@ -95,7 +96,7 @@ SUPPLIES = (
     Supply("vllm.attention.utils.fa_utils.flash_attn_varlen_func", _KERNEL),
     Supply("vllm.v1.attention.backends.fa_utils.flash_attn_varlen_func", _KERNEL),
     Supply("vllm.vllm_flash_attn.flash_attn_varlen_func", _KERNEL),
-    Supply("flash_attn.flash_attn_varlen_func", _KERNEL),
+    Supply("flash_attn.flash_attn_varlen_func", _as_is(attention.upstream_flash_attn_varlen_func)),
     Supply("vllm.vllm_flash_attn.layers.rotary.apply_rotary_emb", _as_is(rotary.flash_rotary)),
     Supply("flash_attn.layers.rotary.apply_rotary_emb", _as_is(rotary.flash_rotary)),
     Supply("flash_attn.ops.triton.rotary.apply_rotary", _as_is(rotary.flash_rotary)),
@@ -106,6 +107,7 @@ SUPPLIES = (
     Supply(f"{_ROTARY}.get_rope", _as_is(rotary.get_rope_0_12), since="0.12", before="0.13"),
     Supply(f"{_ROTARY}.common.apply_rotary_emb_torch", _as_is(rotary.rotate)),
     Supply(f"{_ROTARY}.common.apply_rotary_emb_dispatch", _as_is(rotary.rotate)),
+    Supply(f"{_ROTARY}.common.ApplyRotaryEmb", _as_is(rotary.apply_rotary_emb_anywhere), before="0.15"),
     Supply(f"{_ROTARY}.common.dispatch_rotary_emb_function", _as_is(rotary.dispatch)),
     Supply(
         "vllm.model_executor.models.qwen2_vl.apply_rotary_pos_emb_vision",
@@ -117,6 +119,8 @@ SUPPLIES = (
         _as_is(rotary.rotate_in_own_dtype),
         since="0.12",
     ),
+    Supply(f"{_PIXTRAL}.PixtralRotaryEmbedding", _as_is(transformers_rotary.PixtralRotaryEmbedding)),
+    Supply(f"{_PIXTRAL}.position_ids_in_meshgrid", _as_is(transformers_rotary.position_ids_in_meshgrid)),
     # Outputs
     Supply(
         "vllm.model_executor.models.vision.resolve_visual_encoder_outputs",

@@ -15,12 +15,11 @@ from typing import Any
 
 from codemods.moved_names import home_in
 from codemods.vllm_api import Api
-from porting.private_modules import Importer, PrivateModules
+from porting.private_modules import MISSING, Importer, PrivateModules, is_vision_model
 from porting.shim.stubs import Stub
 from porting.shim.supplies import KERNEL_PACKAGES, SUPPLIES, supplied
 
 SHIMMED = ("vllm", "transformers", *KERNEL_PACKAGES)
-_MISSING = object()
 
 
 class View(ModuleType):
@@ -44,13 +43,19 @@ class View(ModuleType):
 
 
 class Release:
-    """All views of one original. `stubs` are the names that had to be stubbed so far, in the order of their import."""
+    """All views of one original.
+
+    `sources` are where old modules are found, nearest first: what lies beside the original, and the models of its own
+    release where their files are at hand. `stubs` are the names that had to be stubbed so far, in the order of their
+    import; `newer` those that were taken from vision models of the installed vLLM, for want of the old ones.
+    """
 
     def __init__(self, version: str, installed: str) -> None:
         self.api = Api.of(version)
         self.installed = Api.of(installed)
-        self.own: PrivateModules | None = None  # modules of vLLM that the original brings beside itself
+        self.sources: list[PrivateModules] = []
         self.stubs: dict[str, Stub] = {}
+        self.newer: list[str] = []
 
     def import_(self, name: str, importer: Importer, wanted: Sequence[str]) -> Any:
         """Answer an import statement of an old file."""
@@ -74,15 +79,17 @@ class Release:
         place = self.api.origin(module, name) if ours else full
         if (supply := supplied(place, self.api.version) or supplied(full, self.api.version)) is not None:
             return supply.make(self.api, importer)
-        own = self.own.public(full) if self.own is not None else None
-        if own is not None:
-            return own
+        for source in self.sources:
+            if (value := source.lookup(module, name)) is not MISSING:
+                return value
         if ours and self.api.has(module, name) is False:
             raise AttributeError(f"vLLM {self.api.version} has no {full}")
         value = _installed(module, name)
-        if value is _MISSING and ours and (home := home_in(self.installed, module, name)) is not None:
+        if value is MISSING and ours and (home := home_in(self.installed, module, name)) is not None:
             value = _installed(home.module, home.name)
-        if value is not _MISSING:
+        if value is not MISSING:
+            if self.api.version != self.installed.version and is_vision_model(module) and full not in self.newer:
+                self.newer.append(full)
             return self.view(value.__name__, importer, optional) if _is_shimmed(value) else value
         if self._is_module(module, name):
             return self.view(full, importer, optional)
@@ -91,7 +98,7 @@ class Release:
         return self.stubs.setdefault(full, Stub(full, self._is_loading))
 
     def _is_loading(self) -> bool:
-        return self.own is not None and self.own.running > 0
+        return any(source.running for source in self.sources)
 
     def _is_module(self, module: str, name: str) -> bool:
         full = f"{module}.{name}"
@@ -104,7 +111,7 @@ def _installed(module: str, name: str) -> Any:
     try:
         found = importlib.import_module(module)
     except ImportError:
-        return _MISSING
+        return MISSING
     try:
         return getattr(found, name)
     except (AttributeError, ImportError):
@@ -112,7 +119,7 @@ def _installed(module: str, name: str) -> Any:
     try:
         return importlib.import_module(f"{module}.{name}")
     except ImportError:
-        return _MISSING
+        return MISSING
 
 
 def is_vllm(module: str) -> bool:

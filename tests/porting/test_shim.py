@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from porting import host
+from porting import host, releases
 from porting.model_file import ModelFileError
 from porting.reference import strict_kernels
 from porting.shim import Original, UnknownRelease, load_original
@@ -288,6 +288,37 @@ def test_the_init_of_an_old_package_runs_when_a_name_of_it_is_wanted(write: Writ
     assert load(path, "0.12.0").module.SIZE == 3
 
 
+SUBCLASS = """
+    from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionAttention
+    class Pear(Qwen2_5_VisionAttention): pass
+"""
+
+
+def test_a_class_of_an_old_vision_model_is_the_old_one_where_its_files_are_at_hand(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "CACHE", tmp_path)
+    models = tmp_path / "vllm-files" / "0.12.0" / "vllm" / "model_executor" / "models"
+    models.mkdir(parents=True)
+    (models / "qwen2_5_vl.py").write_text(
+        "from vllm.attention.layer import MultiHeadAttention\nclass Qwen2_5_VisionAttention(MultiHeadAttention): pass\n"
+    )
+    original = load(write(SUBCLASS, package=True), "0.12.0")
+    assert original.module.Pear.__mro__[2].__module__ == "porting.shim.attention"
+    assert original.notes == ("original of vLLM 0.12.0",)
+
+
+def test_a_class_of_a_newer_vision_model_in_an_old_one_s_place_is_told(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "CACHE", tmp_path)
+    original = load(write(SUBCLASS, package=True), "0.12.0")
+    assert original.module.Pear.__bases__[0].__module__ == "vllm.model_executor.models.qwen2_5_vl"
+    assert original.notes[1].startswith(
+        "vllm.model_executor.models.qwen2_5_vl.Qwen2_5_VisionAttention: as in this vLLM, for the files of 0.12.0"
+    )
+
+
 # -- which release ---------------------------------------------------------------------------------------------------
 
 
@@ -304,6 +335,20 @@ def test_the_init_of_an_old_package_runs_when_a_name_of_it_is_wanted(write: Writ
 )
 def test_the_release_is_read_from_the_text(write: Write, text: str, release: str) -> None:
     assert load(write(text), "").release == release
+
+
+def test_neighbours_have_a_say_in_the_release(write: Write) -> None:
+    text = "from .plum import attention\nfrom vllm.attention.layer import MultiHeadAttention\n"
+    path = write(text, plum="from vllm.attention.layer import check_upstream_fa_availability as attention\n")
+    assert load(path, "").release == "0.11.2"
+
+
+def test_a_file_in_a_copy_of_vllm_is_of_that_vllm(tmp_path: Path) -> None:
+    models = tmp_path / "vllm" / "model_executor" / "models"
+    models.mkdir(parents=True)
+    (tmp_path / "vllm" / "_version.py").write_text("__version__ = version = '0.11.1'\n")
+    (models / "pear.py").write_text("from vllm.attention.layer import MultiHeadAttention\n")
+    assert load(models / "pear.py", "").release == "0.11.1"
 
 
 def test_a_release_that_no_text_tells_has_to_be_given(write: Write) -> None:

@@ -1,0 +1,166 @@
+"""The arguments of `vitport-check`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from codemods import __version__
+from porting.levels import BACKENDS, DTYPES, LEVELS
+from porting.processes.limits import GIB, Limits
+from porting.reports import FORMS
+
+BAD_USAGE = 2
+
+_DESCRIPTION = """\
+Prove ported vLLM vision-language models on the device that is attached: that they import, build, compute what their
+originals computed, call every kernel as it insists on, and serve. Each model runs in a process of its own.
+"""
+
+_EPILOG = """\
+examples:
+  vitport-check models/ --before old/          all levels, beside the originals
+  vitport-check models/ --levels static        what can be said without vLLM
+  vitport-check models/ --report check.html    the matrix with the numbers behind it, as a page
+
+exit codes:
+  0    nothing failed and something passed; what did not run is named
+  1    something failed, or nothing could be proved
+  2    bad usage, or this environment lacks something: one line says what, and the remedy
+  130  interrupted; no process is left
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, not the whole usage: the message says what to do."""
+        self.exit(BAD_USAGE, f"vitport-check: {message} (vitport-check --help explains)\n")
+
+
+def parser() -> Parser:
+    made = Parser(
+        prog="vitport-check",
+        usage="vitport-check [options] PATH...",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("paths", nargs="+", type=Path, metavar="PATH", help="a ported model file, or a folder that holds some")
+    add("--version", action="version", version=f"vitport {__version__}")
+
+    what = made.add_argument_group("what to ask")
+    add = what.add_argument
+    add("--before", type=Path, metavar="PATH", help="the originals: a file for a file, or a folder laid out as PATH")
+    add("--before-release", metavar="VLLM", default="", help="the vLLM of the originals, run for real beside the ports")
+    add(
+        "--levels",
+        type=_names([level.name for level in LEVELS]),
+        metavar="NAMES",
+        default=(),
+        help=f"of {', '.join(level.name for level in LEVELS)}; default: all",
+    )
+    add(
+        "--device",
+        choices=("auto", "cpu", "cuda", "npu", "xpu", "mps"),
+        default="auto",
+        help="default: the one attached; ROCm is cuda",
+    )
+    add(
+        "--dtype",
+        type=_names(DTYPES),
+        metavar="NAMES",
+        default=(),
+        help=f"of {', '.join(DTYPES)}; default: those of each level",
+    )
+    add("--backend", type=_names(BACKENDS), metavar="NAMES", default=(), help=f"of {', '.join(BACKENDS)}; default: all")
+    add(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a tiny configuration of the vision tower, as JSON, for a family that is not known",
+    )
+
+    how = made.add_argument_group("how to run")
+    add = how.add_argument
+    add("--jobs", type=_positive(int), metavar="N", default=1, help="jobs at a time; default: 1")
+    add(
+        "--runner",
+        choices=("local", "ray"),
+        default="local",
+        help="where jobs run: here, or on the devices of a Ray cluster (RAY_ADDRESS); default: local",
+    )
+    add(
+        "--timeout",
+        type=_positive(float),
+        metavar="S",
+        default=Limits.seconds,
+        help="seconds for each job; default: %(default)g",
+    )
+    add(
+        "--memory",
+        type=_positive(float),
+        metavar="GIB",
+        default=Limits.memory / GIB,
+        help="memory for each job; default: %(default)g",
+    )
+
+    telling = made.add_argument_group("reports")
+    add = telling.add_argument
+    add(
+        "--report",
+        type=_report_file,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write the report as .html, .md or .json; may be repeated",
+    )
+    add(
+        "--emit-tests",
+        type=Path,
+        metavar="DIR",
+        help="also write a pytest file for each model into DIR, to be committed beside it",
+    )
+    add(
+        "--pull-request",
+        action="store_true",
+        help="print the text of a pull request, as vLLM's template asks; the report goes to the error stream",
+    )
+    return made
+
+
+def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """A list with commas, in the order of what is known."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        given = {name.strip() for name in text.split(",")}
+        if unknown := sorted(given - set(known)):
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return tuple(name for name in known if name in given)
+
+    return parse
+
+
+def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = 0
+        if not 0 < value < 2**31:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if kind is int else ''}number above 0")
+        return value
+
+    return parse
+
+
+def _report_file(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in FORMS:
+        raise argparse.ArgumentTypeError(f"{text!r} names no form of report; end it in {', '.join(FORMS)}")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder of {text!r} does not exist")
+    return path

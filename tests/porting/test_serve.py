@@ -1,0 +1,62 @@
+"""The real engine answers with a port: what is compared, and the example plugin from beginning to end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from codemods.migrate import main as migrate
+from porting import forks
+from porting.job import Job
+from porting.levels import serve
+from porting.models.engine import Answer
+from porting.plugin import Plugin, plugin_of
+from porting.result import Status
+
+PLUGIN = Path(__file__).parents[2] / "examples" / "orchard_vl_plugin"
+RIGHT = [Answer((7, 8), (-1.0, -2.0)), Answer((9,), (-0.5,))]
+
+
+def test_the_first_token_that_differs_is_named() -> None:
+    wrong = [RIGHT[0], Answer((4,), (-0.5,))]
+    assert serve.different(wrong, RIGHT, 1e-3) == "answer 2, token 1: 4 where vLLM's own model says 9"
+
+
+def test_the_same_tokens_with_other_probabilities_are_a_difference() -> None:
+    close, far = ([Answer((7, 8), (-1.0, -2.0 - by)), RIGHT[1]] for by in (1e-5, 0.5))
+    assert serve.different(close, RIGHT, 1e-3) == ""
+    assert serve.different(far, RIGHT, 1e-3) == "the same tokens, but log probabilities differ by 0.5"
+
+
+def test_a_missing_answer_is_not_passed_over() -> None:
+    with pytest.raises(ValueError):
+        serve.different(RIGHT[:1], RIGHT, 1e-3)
+
+
+def test_a_plugin_is_read_from_its_project_and_announced_as_if_installed(tmp_path: Path) -> None:
+    plugin = plugin_of(PLUGIN / "orchard_vl" / "vision.py", PLUGIN)
+    assert plugin == Plugin(PLUGIN, {"orchard_vl": "orchard_vl:register"})
+    (folder, root) = plugin.announce(tmp_path)
+    from importlib.metadata import distributions
+
+    (found,) = distributions(path=[str(folder)])
+    assert [(e.group, e.name, e.value) for e in found.entry_points] == [
+        ("vllm.general_plugins", "orchard_vl", "orchard_vl:register")
+    ]
+    assert root == PLUGIN
+
+
+@pytest.mark.vllm
+def test_the_migrated_example_plugin_answers_as_vllm_itself(tmp_path: Path) -> None:
+    """Its tower alone is the package's own: the same checkpoint through vLLM's own class is the reference."""
+    copy = shutil.copytree(PLUGIN, tmp_path / "plugin")
+    assert migrate([str(copy), "--target", "0.32", "--quiet"]) == 0
+
+    (result,) = forks.forked(lambda: serve.run(Job(copy / "orchard_vl" / "vision.py", "serve")), 900)
+
+    assert result.status is Status.PASSED, (result.summary, *result.notes)
+    assert "registered by its plugin" in result.summary
+    assert result.numbers["tokens"] == 64
+    assert max(result.numbers[f"{way}: logprob"] for way in ("in process", "server")) < 1e-4
