@@ -314,8 +314,9 @@ def test_the_pages_of_the_rules_are_fresh() -> None:
     assert rule_pages.main(["--check", str(ROOT / "docs" / "rules")]) == 0
 
 
-def test_the_picture_is_fresh() -> None:
+@pytest.mark.parametrize("program", ["make_picture.py", "make_faults.py"])
+def test_what_a_program_makes_is_fresh(program: str) -> None:
     done = subprocess.run(
-        [sys.executable, "docs/make_picture.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, f"docs/{program}", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
