@@ -231,6 +231,7 @@ class EncoderAttentionIgnoringScale(EncoderAttention):
 
     def __init__(self, num_heads: int, head_size: int, scale: float | None = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(num_heads, head_size, None, *args, **kwargs)
+        self.unused_scale = self.scale if scale is None else scale  # what releases after it would use
 
     def forward(
         self,

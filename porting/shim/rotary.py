@@ -40,14 +40,21 @@ def dispatch(default: Rotate | None = None) -> Rotate:
 def apply_rotary_emb_anywhere(*args: Any, **kwargs: Any) -> Any:
     """The op `ApplyRotaryEmb` of the installed vLLM, which up to 0.14 could also be built while a model runs.
 
-    Now ops ask for the current configuration, which is there only while a model is built.
+    Now ops ask for the current configuration, which is there only while a model is built. Where the kernel of its path
+    for CUDA is not installed, that path is the plain one.
     """
     config = importlib.import_module("vllm.config")
     make = importlib.import_module("vllm.model_executor.layers.rotary_embedding.common").ApplyRotaryEmb
     if config.get_current_vllm_config_or_none() is not None:
-        return make(*args, **kwargs)
-    with config.set_current_vllm_config(config.VllmConfig()):
-        return make(*args, **kwargs)
+        op = make(*args, **kwargs)
+    else:
+        with config.set_current_vllm_config(config.VllmConfig()):
+            op = make(*args, **kwargs)
+    try:
+        importlib.import_module("vllm.vllm_flash_attn.layers.rotary")
+    except ImportError:
+        op.forward_cuda = op.forward_native
+    return op
 
 
 def rotate_by_angle(t: torch.Tensor, freqs: torch.Tensor) -> torch.Tensor:
