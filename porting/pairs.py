@@ -14,8 +14,10 @@ from porting.job import Job
 from porting.model_file import ModelFileError, load
 from porting.result import Result, Status
 from porting.shim import Original, UnknownRelease, load_original
+from porting.shim.installed import installed_release
 from porting.towers import structure
 from porting.towers.find import Found, UnknownTower, find_class
+from porting.upstream_changes import UpstreamChange, changes
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,14 @@ class Pair:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of both."""
-        if not self.file:
-            return self.ported.notes
-        stubs = self.file.stubbed
-        missing = (f"not in this vLLM, and not computed with: {', '.join(stubs)}",) if stubs else ()
-        return (*self.ported.notes, f"original of vLLM {self.file.release}", *missing)
+        return (*self.ported.notes, *(self.file.notes if self.file else ()))
+
+    @property
+    def changes(self) -> tuple[UpstreamChange, ...]:
+        """What vLLM changed in this tower since its original."""
+        if not self.file or not self.original:
+            return ()
+        return changes(self.original.cls, self.file.release, installed_release())
 
 
 def each_tower(job: Job, ask: Callable[[Pair], list[Result]]) -> list[Result]:

@@ -90,7 +90,7 @@ def _with(tower: nn.Module, **attributes: Any) -> Iterator[None]:
 
 @contextmanager
 def _forward(tower: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    tower.forward = forward  # type: ignore[method-assign]  # of the instance
+    tower.forward = forward  # of the instance
     try:
         yield
     finally:
@@ -98,7 +98,7 @@ def _forward(tower: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
 
 
 def _each_clip(tower: nn.Module) -> AbstractContextManager[None]:
-    """The encoder of speech is given one clip at a time: a list of `(mel bins, frames)`, `(clips, tokens, features)`."""
+    """The encoder is given one clip of speech at a time, of `(mel bins, frames)`; `(clips, tokens, features)` out."""
     import torch
 
     run = tower.forward
@@ -193,7 +193,7 @@ UPSTREAM_CHANGES = (
         ("glm4_1v.Glm4vVisionTransformer",),
         "0.24.0",
         "each frame of a video gets the positions of its own video",
-        "0.23.0 gives the n-th frame the size of the n-th picture of the call; differs by 0.13 for a video and a picture",
+        "0.23.0 gives the n-th frame the size of the n-th picture of the call; differs by 0.13 for a video beside one",
         _each_picture,
     ),
 )

@@ -32,7 +32,11 @@ def _result(job: Job, pair: Pair) -> Result:
     notes = list(pair.notes)
     if pair.original:
         try:
-            problems += _other_names(parameters, _shapes(make(pair.original, SHAPE, dtype, job.device)))
+            named = _shapes(make(pair.original, SHAPE, dtype, job.device))
+            gone = [change for change in pair.changes if any(change.drops(n) for n in named.keys() - parameters.keys())]
+            kept = {n: shape for n, shape in named.items() if not any(change.drops(n) for change in gone)}
+            notes += [change.said() for change in gone]
+            problems += _other_names(parameters, kept)
         except Exception as error:
             notes.append(f"parameters not compared: the original cannot be built here, {type(error).__name__}: {error}")
     else:
