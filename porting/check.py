@@ -11,6 +11,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from traceback import print_exc
 from typing import TYPE_CHECKING
 
 from codemods.migrate import show
@@ -44,6 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("vitport-check: interrupted; no process is left", file=sys.stderr)
         return INTERRUPTED
+    except Exception:
+        # Left to itself Python would end with 1, which says that a model is wrong.
+        print_exc()
+        print("vitport-check: broke off, which is a fault of vitport", file=sys.stderr)
+        return BAD_USAGE
 
 
 def _check(parser: Parser, arguments: argparse.Namespace, command: str) -> int:

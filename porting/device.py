@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from porting.environment import python_path
 from porting.wrong_environment import WrongEnvironment
 
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
@@ -60,6 +61,7 @@ def attached(wanted: str = "auto") -> Device:
         text=True,
         timeout=_PROBE_S,
         check=False,
+        env={**os.environ, "PYTHONPATH": python_path()},
     )
     if done.returncode == 0:
         data = json.loads(done.stdout.splitlines()[-1])

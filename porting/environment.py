@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 # To start quickly, quietly and without a network. One thread: the number of threads changes the last bits of a sum.
 ENVIRONMENT = {
@@ -21,3 +22,9 @@ def prepare_process() -> None:
     """Set ENVIRONMENT for this process, before vLLM or transformers are imported; what is set already stays."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+
+
+def python_path() -> str:
+    """PYTHONPATH for a child: this program's own packages, wherever it works, ahead of what is on the path here."""
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join([str(Path(__file__).resolve().parents[1]), *map(os.path.abspath, given)])

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory, TemporaryFile, mkdtemp
 from typing import IO
 
 from porting.device import Device, attached
-from porting.environment import ENVIRONMENT
+from porting.environment import ENVIRONMENT, python_path
 from porting.job import Job
 from porting.levels import Level
 from porting.processes.limits import Limits
@@ -144,11 +144,5 @@ def _python(
         stderr=errors,
         start_new_session=True,
         cwd=folder,
-        env={**ENVIRONMENT, **os.environ, "PYTHONPATH": _path(), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**ENVIRONMENT, **os.environ, "PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"},
     )
-
-
-def _path() -> str:
-    """This program's own packages, wherever it is started from, ahead of what was on the path."""
-    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return os.pathsep.join([str(Path(__file__).resolve().parents[2]), *map(os.path.abspath, given)])

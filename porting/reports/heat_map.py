@@ -15,11 +15,15 @@ Grid = list[list[float]]
 
 
 def heat_maps(numbers: Mapping[str, Any], before: str = "") -> list[tuple[str, Grid]]:
-    """The tables among numbers, those of mappings too: lists of lists of one length, and plain lists as one row."""
+    """The tables of numbers: lists of lists of one length, and plain lists as one row; those of mappings inside too."""
     found: list[tuple[str, Grid]] = []
     for name, value in numbers.items():
         if isinstance(value, Mapping):
             found += heat_maps(value, f"{before}{name}, ")
+        elif isinstance(value, (list, tuple)) and all(isinstance(part, Mapping) for part in value):
+            for part in value:
+                facts = " ".join(f"{key} {fact}" for key, fact in part.items() if isinstance(fact, (int, str)))
+                found += heat_maps(part, f"{before}{name}, {facts}, ")
         elif (grid := _grid(value)) is not None:
             found.append((before + name, grid))
     return found

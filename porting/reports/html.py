@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader
 from porting.matrix import BAD
 from porting.report import Report, worst
 from porting.reports.heat_map import draw, heat_maps
-from porting.reports.words import CELLS, flat, heading, number, place, problems
+from porting.reports.words import CELLS, flat, heading, number, place, problems, tables
 from porting.result import Status
 
 _CLASSES = {
@@ -36,5 +36,6 @@ def render(report: Report) -> str:
         problems=problems,
         heat_maps=heat_maps,
         draw=draw,
+        tables=tables,
         is_table=lambda numbers: any(True for _ in flat(numbers)),
     )

@@ -44,6 +44,20 @@ def flat(numbers: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
     return found
 
 
+def tables(numbers: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """The lists of plain mappings among numbers, as name, headings and rows of text."""
+    found = []
+    for name, value in numbers.items():
+        if isinstance(value, (list, tuple)) and value and all(_is_plain(row) for row in value):
+            columns = list(dict.fromkeys(key for row in value for key in row))
+            found.append((name, columns, [[number(row.get(column, "")) for column in columns] for row in value]))
+    return found
+
+
+def _is_plain(row: object) -> bool:
+    return isinstance(row, Mapping) and not any(isinstance(part, (list, tuple, Mapping)) for part in row.values())
+
+
 def problems(result: Result) -> list[str]:
     """The lists of text among a result's numbers: one problem each."""
     lists = (value for value in result.numbers.values() if isinstance(value, (list, tuple)))

@@ -215,6 +215,30 @@ def test_without_vllm_the_levels_that_need_none_run(run: Run, monkeypatch: pytes
     assert run("good.py", "--levels", "static")[0] == 0
 
 
+def test_a_vllm_that_cannot_be_imported_is_2_and_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("good.py")
+    write("path/vllm/__init__.py", "raise ImportError('libcudart.so.13: cannot open shared object file')\n")
+    monkeypatch.setenv("PYTHONPATH", str(Path("path").resolve()))
+    monkeypatch.setattr(check.surroundings, "device_of_vllm", lambda wanted: "cpu")
+    levels = (Level("build", "", "tests.porting.answering"),)
+    for module in (arguments, check):
+        monkeypatch.setattr(module, "LEVELS", levels)
+    code, shown, errors = run("good.py")
+    assert (code, shown) == (2, "")
+    assert errors.splitlines() == [
+        "vitport-check: torch and vLLM cannot be imported here: "
+        "ImportError: libcudart.so.13: cannot open shared object file (__init__.py:1)"
+    ]
+
+
+def test_a_fault_of_the_command_itself_is_not_told_as_one_of_a_model(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("good.py")
+    monkeypatch.setattr(check.surroundings, "look_for_room", lambda: 1 / 0)
+    code, _, errors = run("good.py")
+    assert code == 2
+    assert errors.endswith("vitport-check: broke off, which is a fault of vitport\n")
+
+
 def test_no_room_on_the_disk_is_2(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write("good.py")
     usage = check.surroundings.shutil.disk_usage("/")._replace(free=2**20)

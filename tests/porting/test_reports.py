@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -206,6 +207,21 @@ def test_the_page_can_be_read_without_eyes_and_without_colours() -> None:
     assert "prefers-color-scheme: dark" in text
 
 
+def test_the_cases_behind_a_result_are_a_table_of_the_page() -> None:
+    cases = [{"case": "one picture", "difference": 0.0}, {"case": "a video", "difference": 0.00125, "token": 7}]
+    result = replace(RIGHT, numbers={"cases": cases})
+    rows = re.findall(r"<tr>(<td.*)</tr>", html.render(replace(REPORT, results=(result,))))
+    told = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    assert told == [["one picture", "0", ""], ["a video", "0.00125", "7"]]
+
+
+def test_a_cell_leads_to_the_result_that_it_shows() -> None:
+    results = (RIGHT, replace(WRONG, model="right"))
+    page = Page(html.render(replace(REPORT, results=results)))
+    assert "#r1" in page.attributes("href")
+    assert "#r0" not in page.attributes("href")
+
+
 def test_what_a_model_says_cannot_become_part_of_the_page() -> None:
     evil = Result(
         "m", "load", Status.ERROR, "<script>alert(1)</script>", numbers={"<b>": "<i>", "output": "</pre><img>"}
@@ -222,6 +238,17 @@ def test_a_table_of_numbers_is_a_picture() -> None:
     drawn = heat_map.draw(name, grid)
     assert re.findall(r'fill-opacity="([\d.]+)"', drawn) == ["0.000", "0.250", "0.500", "1.000"]
     assert "errors, first: largest 4, 4 of 4 finite" in drawn
+
+
+def test_a_picture_is_named_by_what_stands_beside_it() -> None:
+    numbers = {"maps": [{"picture": 0, "errors": [[0.5]]}, {"picture": 1, "errors": [[1.0], [0.0]]}]}
+    assert heat_map.heat_maps(numbers) == [
+        ("maps, picture 0, errors", [[0.5]]),
+        ("maps, picture 1, errors", [[1.0], [0.0]]),
+    ]
+    assert (
+        "maps" not in html.render(replace(REPORT, results=(replace(WRONG, numbers=numbers),))).partition("<figure>")[0]
+    )
 
 
 def test_a_large_table_keeps_its_largest_numbers() -> None:
