@@ -34,6 +34,11 @@ class ForkFailed(Exception):
         super().__init__(text)
         self.trace = trace
 
+    @property
+    def last(self) -> tuple[str, ...]:
+        """The end of the traceback, line by line, for a report."""
+        return tuple(self.trace.strip().splitlines()[-20:])
+
 
 class ForkHangs(ForkFailed):
     """Processes were still at work when their time was over; `trace` says where."""
@@ -65,6 +70,7 @@ def on_ranks(work: Callable[[int], Any], world_size: int, seconds: float, device
             host.start_groups(rank, world_size, scratch / "rendezvous", backend)
             result = work(rank)
             torch.distributed.barrier()  # the other may still be reading what this one sent last
+            host.stop_groups()
             return result
 
         return rank_work

@@ -84,13 +84,20 @@ def pretended_ranks(world_size: int) -> Iterator[None]:
 
 
 def build(
-    make: Callable[[], nn.Module], dtype: torch.dtype, device: str = "cpu", hf_config: object = None
+    make: Callable[[], nn.Module],
+    dtype: torch.dtype,
+    device: str = "cpu",
+    hf_config: object = None,
+    data_parallel: bool = False,
 ) -> nn.Module:
-    """Build a tower with parameters of `dtype`, which also decides the attention backend, fill it, make it ready."""
+    """Build a tower with parameters of `dtype`, which also decides the attention backend, fill it, make it ready.
+
+    `data_parallel`: ranks are to share pictures, not weights.
+    """
     previous = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with vllm_config(hf_config), torch.device(device):
+        with vllm_config(hf_config, data_parallel), torch.device(device):
             tower = make().eval()
     finally:
         torch.set_default_dtype(previous)

@@ -92,9 +92,9 @@ def find_class(cls: type[nn.Module], config: Path | None = None) -> Found:
     return _generally(cls)
 
 
-def make(found: Found, shape: Shape, dtype: torch.dtype, device: str = "cpu") -> nn.Module:
-    """A tower of this shape, filled by parameter name and ready to run."""
-    return make_with(found.cls, found.tower.config(shape), dtype, device)
+def make(found: Found, shape: Shape, dtype: torch.dtype, device: str = "cpu", data_parallel: bool = False) -> nn.Module:
+    """A tower of this shape, filled by parameter name and ready to run; see `host.build`."""
+    return make_with(found.cls, found.tower.config(shape), dtype, device, data_parallel)
 
 
 def _by_likeness(cls: type[nn.Module]) -> list[Tower]:

@@ -41,12 +41,14 @@ def construct(cls: type[nn.Module], config: Any, values: Mapping[str, Any]) -> n
     from vllm.config import get_current_vllm_config
 
     current = get_current_vllm_config()
+    multimodal = current.model_config.multimodal_config
     known = {
         "prefix": "visual",
         "quant_config": None,
         "cache_config": None,
         "vllm_config": current,
-        "multimodal_config": current.model_config.multimodal_config,
+        "multimodal_config": multimodal,
+        "use_data_parallel": multimodal.mm_encoder_tp_mode == "data",
         "text_config": config,
     }
     arguments: dict[str, Any] = {}
@@ -66,7 +68,13 @@ def construct(cls: type[nn.Module], config: Any, values: Mapping[str, Any]) -> n
     return cls(**arguments, **dict.fromkeys(configs, config))
 
 
-def make_with(cls: type[nn.Module], values: Mapping[str, Any], dtype: torch.dtype, device: str = "cpu") -> nn.Module:
+def make_with(
+    cls: type[nn.Module],
+    values: Mapping[str, Any],
+    dtype: torch.dtype,
+    device: str = "cpu",
+    data_parallel: bool = False,
+) -> nn.Module:
     """Build a tower from the values of a configuration, fill it, make it ready."""
     config = config_of(values)
-    return host.build(lambda: construct(cls, config, values), dtype, device, hf_config=config)
+    return host.build(lambda: construct(cls, config, values), dtype, device, config, data_parallel)
