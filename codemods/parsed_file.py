@@ -47,7 +47,7 @@ class Import:
         return self.module if self.name is None else f"{self.module}.{self.name}"
 
 
-@dataclass
+@dataclass(eq=False)
 class ParsedFile:
     """A file's tree. `module` is its dotted name as far as the folders tell; relative imports resolve against it."""
 
@@ -232,6 +232,11 @@ class ParsedFile:
                 module = self.absolute(node)
                 found += [Import(node, module, alias.name, alias.asname or alias.name, scope) for alias in node.names]
         return found
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """The names that imports bind, anywhere in the file."""
+        return frozenset(imported.alias for imported in self.imports)
 
     def absolute(self, node: ast.ImportFrom) -> str:
         """The absolute dotted name of the module a `from ... import` names."""

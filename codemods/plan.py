@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from codemods import edits as E
 from codemods.findings import Finding, Rewrite, Severity
+from codemods.memory import Memory
 from codemods.parsed_file import ParsedFile
 from codemods.patches import Patches
 from codemods.project import AnyFunction, Function, Project
@@ -136,6 +137,7 @@ class Plan:
     active: frozenset[str] = frozenset()  # codes of the rules that run
     elsewhere: Callable[[str, ParsedFile], bool] = lambda name, file: False  # a file that was not parsed has the name
     settled: set[tuple[str, int, str]] = field(default_factory=set)  # parameters that were decided on
+    memory: Memory = field(default_factory=dict)
     _calls: list[tuple[FilePlan, ast.Call, Function | None]] | None = None
     _backends: dict[int, BackendState] = field(default_factory=dict)
     _reached: dict[int, Function] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from codemods.memory import Memory, remembered
 from codemods.parsed_file import FunctionNode, Import, ParsedFile, dotted, parameters, self_attribute
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
@@ -91,12 +92,16 @@ class Project:
             if file.module in self.by_module:  # two trees with packages of one name
                 file.module = f"{file.module}__{index}"
             self.by_module[file.module] = file
+        self.memory: Memory = {}
         self._attributes: dict[tuple[str, str], list[tuple[ParsedFile, ast.Call]]] = {}
+        self._makers: dict[tuple[ast.AST, int], list[tuple[ParsedFile, ast.Call]]] = {}
+        self._unfinished = 0  # attributes that are being looked into
         self._values: dict[str, dict[str, list[ast.expr]]] = {}
         self._aliases: dict[str, dict[str, set[str]]] = {}
 
     # -- names -------------------------------------------------------------------------------------------------------
 
+    @remembered
     def meaning(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
         """What an expression stands for, after following re-exports through files of the project."""
         name = file.resolve(node, at) or self._by_star(file, node, at or node)
@@ -146,6 +151,7 @@ class Project:
         table = file._scopes.get(file.tree, {})
         return name in table or ("*" in table and self._brought_by_star(file, name) is not None)
 
+    @remembered
     def vllm(self, file: ParsedFile, node: ast.AST | None, at: ast.AST | None = None) -> str | None:
         """The dotted vLLM name an expression stands for, or None if it is not vLLM's.
 
@@ -219,24 +225,25 @@ class Project:
         name = self.meaning(file, node)
         return self.classes.get(name) if name else None
 
-    def bases(self, cls: Class) -> Iterator[Class]:
+    @remembered
+    def bases(self, cls: Class) -> tuple[Class, ...]:
         """The class and its bases inside the project, nearest first."""
-        seen: set[str] = set()
+        found: dict[str, Class] = {}
         queue = [cls]
         while queue:
             here = queue.pop(0)
-            if here.qualified in seen:
+            if here.qualified in found:
                 continue
-            seen.add(here.qualified)
-            yield here
+            found[here.qualified] = here
             plain = [node.value if isinstance(node, ast.Subscript) else node for node in here.node.bases]
             queue += [base for node in plain if (base := self.class_named(here.file, node)) is not None]
+        return tuple(found.values())
 
     @cached_property
     def subclasses(self) -> dict[str, list[Class]]:
         table: dict[str, list[Class]] = {}
         for cls in self.classes.values():
-            for base in list(self.bases(cls))[1:]:
+            for base in self.bases(cls)[1:]:
                 table.setdefault(base.qualified, []).append(cls)
         return table
 
@@ -260,6 +267,15 @@ class Project:
         goes: each calls a class of the project, or something from outside."""
         if depth > 6:
             return []
+        key = (node, depth)
+        if key in self._makers:
+            return self._makers[key]
+        found = self._made(file, node, depth)
+        if not self._unfinished:  # else it may lack what is still being looked for
+            self._makers[key] = found
+        return found
+
+    def _made(self, file: ParsedFile, node: ast.AST, depth: int) -> list[tuple[ParsedFile, ast.Call]]:
         if isinstance(node, ast.IfExp):
             return [*self.makers(file, node.body, depth + 1), *self.makers(file, node.orelse, depth + 1)]
         if isinstance(node, (ast.Subscript, ast.Starred)):
@@ -306,6 +322,7 @@ class Project:
         key = (cls.qualified, attribute)
         if key not in self._attributes:
             self._attributes[key] = []  # an attribute set from itself adds nothing
+            self._unfinished += 1
             found = [
                 m
                 for here in self.bases(cls)
@@ -314,6 +331,7 @@ class Project:
                     here.file, value
                 )  # anew from here: what is remembered must not depend on the way in
             ]
+            self._unfinished -= 1
             self._attributes[key] = list({id(call): (file, call) for file, call in found}.values())
         return self._attributes[key]
 
@@ -345,7 +363,7 @@ class Project:
         owner = file.class_of(call)
         if isinstance(function, ast.Attribute):
             if isinstance(function.value, ast.Call) and dotted(function.value.func) == "super" and owner is not None:
-                for base in list(self.bases(Class(file, owner)))[1:]:
+                for base in self.bases(Class(file, owner))[1:]:
                     found = self.method(base, function.attr)
                     if found is not None:
                         return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from codemods import moved_names
+from codemods.memory import remembered
 from codemods.parsed_file import ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
@@ -69,6 +70,7 @@ def _is_function(api: Api, name: str) -> bool:
     return not api.ancestry(name) and api.signature(name) is not None
 
 
+@remembered
 def _part(run: Plan, file: FilePlan, name: str | None, kind: Callable[[Api, str], bool]) -> ModelPart | None:
     if name is None or not name.startswith(MODELS):
         return None
@@ -93,6 +95,7 @@ def written_for_target(run: Plan, file: FilePlan) -> bool:
     return not file.source or run.target.version in file.source
 
 
+@remembered
 def bases(run: Plan, cls: Class) -> Bases:
     """The model classes of vLLM that a class of the project is built on, through its bases inside the project."""
     models: list[ModelPart] = []
@@ -111,6 +114,7 @@ def bases(run: Plan, cls: Class) -> Bases:
     return Bases(tuple(models), tuple(others), closed)
 
 
+@remembered
 def built_by(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
     """The model class that a call builds, or that a subclass is built by in its constructor."""
     function = call.func
@@ -134,7 +138,7 @@ def is_super(function: ast.expr, owner: ast.ClassDef, method: str | None = None)
 def may_be_imported(file: ParsedFile, function: ast.expr) -> bool:
     """A cheap look: whether the first name of an expression is one that an import binds."""
     name = (dotted(function) or "").partition(".")[0]
-    return any(imported.alias == name for imported in file.imports)
+    return name in file.imported
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,7 @@ def _signature_of(api: Api, cls: str, method: str | None) -> Signature | None:
     return api.call_signature(cls) if method in (None, "__call__") else api.signature(f"{cls}.{method}")
 
 
+@remembered
 def methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
     """The methods of vLLM's model classes that a call may reach; empty where it may reach anything else."""
     function = call.func

@@ -7,11 +7,11 @@ members at any release are looked up under the name it has there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from codemods import moved_names
+from codemods.memory import remembered
 from codemods.parsed_file import FunctionNode, ParsedFile, dotted
 from codemods.plan import Plan
 from codemods.project import Class
@@ -49,31 +49,39 @@ class OutsideBase:
     plain: bool  # known to have nothing of what vLLM's classes have
 
 
-def outside_bases(run: Plan, cls: Class) -> Iterator[OutsideBase]:
+@remembered
+def outside_bases(run: Plan, cls: Class) -> tuple[OutsideBase, ...]:
     """Nearest first."""
+    found = []
     for here in run.project.bases(cls):
         for node in here.node.bases:
             bare = node.value if isinstance(node, ast.Subscript) else node  # Generic[T]
             if run.project.class_named(here.file, bare) is None:
                 meaning = run.project.meaning(here.file, bare) or ast.unparse(bare)
-                yield OutsideBase(here.file, run.project.vllm(here.file, bare), meaning in PLAIN_BASES)
+                found.append(OutsideBase(here.file, run.project.vllm(here.file, bare), meaning in PLAIN_BASES))
+    return tuple(found)
 
 
+@remembered
 def heritage(run: Plan, cls: Class) -> Heritage:
     """The vLLM classes among the bases of a class, and of its bases inside the project."""
-    found = list(outside_bases(run, cls))
+    found = outside_bases(run, cls)
     names = dict.fromkeys(base.vllm for base in found if base.vllm is not None)
     return Heritage(tuple(names), all(base.plain for base in found if base.vllm is None))
 
 
+@remembered
 def contracts(run: Plan, cls: Class) -> tuple[str, ...]:
     """Those of them through which vLLM itself calls the class: interfaces of models, processors, dummy inputs."""
     return tuple(base for base in heritage(run, cls).bases if _is_contract(run.target.version, base))
 
 
+@remembered
 def home(run: Plan, base: str) -> str | None:
     """The dotted name of a vLLM class at the target; None if it is gone."""
-    return _home(run, base)
+    module, _, name = base.rpartition(".")
+    found = moved_names.home(run, module, name)
+    return f"{found.module}.{found.name}" if found is not None else None
 
 
 def members(run: Plan, base: str) -> frozenset[str]:
@@ -88,16 +96,19 @@ def signature(run: Plan, base: str, method: str) -> Signature | None:
     return run.api.signature(f"{now}.{method}") if now is not None else None
 
 
-def before(run: Plan, base: str) -> Iterator[tuple[Api, str]]:
+@remembered
+def before(run: Plan, base: str) -> tuple[tuple[Api, str], ...]:
     """The releases before the target that have the class, newest first, with its dotted name there."""
     now = home(run, base)
+    found = []
     for release in reversed(releases()):
         if release_key(release) >= release_key(run.target.version):
             continue
         api = Api.of(release)
         name = next((n for n in (base, now) if n is not None and _has(api, n)), None)
         if name is not None:
-            yield api, name
+            found.append((api, name))
+    return tuple(found)
 
 
 def lost(run: Plan, bases: tuple[str, ...], member: str) -> Lost | None:
@@ -144,12 +155,6 @@ def reads(run: Plan, member: str) -> bool:
 def _has(api: Api, dotted: str) -> bool:
     module, _, name = dotted.rpartition(".")
     return api.has(module, name) is True
-
-
-def _home(run: Plan, base: str) -> str | None:
-    module, _, name = base.rpartition(".")
-    found = moved_names.home(run, module, name)
-    return f"{found.module}.{found.name}" if found is not None else None
 
 
 @cache

@@ -109,7 +109,7 @@ def _called(run: Plan, file: FilePlan, call: ast.Call) -> Called | None:
     if spelled(function) in _OWNED:
         return None
     first = (dotted(function) or "").partition(".")[0]
-    if not any(imported.alias == first for imported in file.file.imports):
+    if first not in file.file.imported:
         return None
     name = run.project.vllm(file.file, function)
     if name is None or _is_project(run, name) or _is_module_class(run, name):

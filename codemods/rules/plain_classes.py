@@ -31,13 +31,12 @@ def details(text: str) -> PromptUpdateDetails:
 
 def plan(run: Plan) -> None:
     for file in run.open_files:
-        imported = {i.alias for i in file.file.imports}
         for node in file.file.nodes[ast.Subscript]:
             assert isinstance(node, ast.Subscript)
             first = node.value
             while isinstance(first, ast.Attribute):
                 first = first.value
-            if isinstance(first, ast.Name) and first.id in imported and not file.gone(node):
+            if isinstance(first, ast.Name) and first.id in file.file.imported and not file.gone(node):
                 _plan_subscript(run, file, node)
 
 
