@@ -64,8 +64,7 @@ class Api:
     def names(self, module: str) -> store.Names | None:
         """Every name of a module with its origin (see `store.Names`), not to be changed; None without such a module."""
         if module not in self._names_of:
-            changes = store.names_changes(releases())
-            self._names_of[module] = store.replay(module, changes, self._until, store.apply_names)
+            self._names_of[module] = store.at(store.names_states(releases(), module), self._until)
         return self._names_of[module]
 
     def modules(self) -> tuple[str, ...]:
@@ -183,8 +182,7 @@ class Api:
 
     def _facts(self, module: str) -> store.Facts:
         if module not in self._facts_of:
-            changes = store.facts_changes(releases())
-            self._facts_of[module] = store.replay(module, changes, self._until, store.apply_facts) or {}
+            self._facts_of[module] = store.at(store.facts_states(releases(), module), self._until) or {}
         return self._facts_of[module]
 
     @cache

@@ -108,10 +108,9 @@ def add(version: str, names: Mapping[str, store.Names], facts: Mapping[str, stor
 def committed(version: str) -> tuple[dict[str, store.Names], dict[str, store.Facts]]:
     """Names and signatures of a release as the index has them."""
     until = frozenset(release for release in releases() if version_key(release) <= version_key(version))
-    names = store.names_changes(releases())
-    facts = store.facts_changes(releases())
-    all_names = ((module, store.replay(module, names, until, store.apply_names)) for module in names)
-    all_facts = ((module, store.replay(module, facts, until, store.apply_facts)) for module in facts)
+    known = releases()
+    all_names = ((m, store.at(store.names_states(known, m), until)) for m in store.names_changes(known))
+    all_facts = ((m, store.at(store.facts_states(known, m), until)) for m in store.facts_changes(known))
     return {m: s for m, s in all_names if s is not None}, {m: s for m, s in all_facts if s is not None}
 
 

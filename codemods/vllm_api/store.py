@@ -111,7 +111,12 @@ def write(release: str, names: str, facts: str) -> None:
         path = DATA / kind / (release + _SUFFIX)
         with path.open("wb") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
             packed.write(text.encode())
-    for remembered in (names_changes, mentions, facts_changes):
+    forget()
+
+
+def forget() -> None:
+    """Read the files anew when next asked."""
+    for remembered in (names_changes, mentions, facts_changes, names_states, facts_states):
         remembered.cache_clear()
 
 
@@ -255,20 +260,35 @@ def expand(module: str, short: str) -> str:
     return ".".join([*parts[: len(parts) - (len(short) - len(rest))], *([rest] if rest else [])])
 
 
-def replay(
-    module: str,
-    changes: Changes,
-    releases: frozenset[str],
-    apply: Callable[[str, dict[str, str], str], None],
-) -> dict[str, str] | None:
-    """A module's state after the given releases; None when it does not exist then."""
+States = tuple[tuple[str, dict[str, str] | None], ...]
+"""What a module became in each release that changed it, ascending; None where it is gone. Shared, not to be changed."""
+
+
+@cache
+def names_states(releases: tuple[str, ...], module: str) -> States:
+    """The names of a module, release by release."""
+    return tuple(_replay(module, names_changes(releases), apply_names))
+
+
+@cache
+def facts_states(releases: tuple[str, ...], module: str) -> States:
+    """The signatures of a module, release by release."""
+    return tuple(_replay(module, facts_changes(releases), apply_facts))
+
+
+def _replay(
+    module: str, changes: Changes, apply: Callable[[str, dict[str, str], str], None]
+) -> Iterator[tuple[str, dict[str, str] | None]]:
     state: dict[str, str] | None = None
     for release, text in changes.get(module, ()):
-        if release not in releases:
-            continue
         if text == GONE:
             state = None
         else:
-            state = {} if state is None else state
+            state = {} if state is None else {**state}
             apply(module, state, text)
-    return state
+        yield release, state
+
+
+def at(states: States, until: frozenset[str]) -> dict[str, str] | None:
+    """The state after a release, given with all before it; None where the module does not exist then."""
+    return next((state for release, state in reversed(states) if release in until), None)

@@ -82,7 +82,8 @@ def files(package: dict[str, str]) -> dict[str, bytes]:
 
 
 def forget() -> None:
-    for remembered in (releases, Api.of, store.names_changes, store.mentions, store.facts_changes):
+    store.forget()
+    for remembered in (releases, Api.of):
         remembered.cache_clear()
 
 
