@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import libcst as cst
+from libcst.helpers import get_full_name_for_node
 
 from codemods.edits import AddImport
 from codemods.emit import LINE
@@ -155,8 +156,8 @@ def _import_from(line: cst.CSTNode) -> cst.ImportFrom | None:
 
 
 def _dotted(node: cst.ImportFrom) -> str:
-    name = cst.Module([]).code_for_node(node.module) if node.module is not None else ""
-    return "." * len(node.relative) + name
+    name = get_full_name_for_node(node.module) if node.module is not None else ""
+    return "." * len(node.relative) + (name or "")
 
 
 def _has(node: cst.ImportFrom, new: AddImport) -> bool:

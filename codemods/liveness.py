@@ -42,6 +42,7 @@ _PLUGIN_GROUP = re.compile(r"vllm\.\w+_plugins")
 _ENTRY = re.compile(r"=\s*[\"']?([A-Za-z_][\w.]*)\s*:\s*[A-Za-z_]")
 _REFERENCE = re.compile(r"\.?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?::[\w.]*|(\.))?")  # may be the start of an f-string
 _TEST = re.compile(r"test_.*|.*_test|conftest|setup")
+_REGISTER = ("register_model", "register_oot")
 _WALKS = ("iter_modules", "walk_packages")
 
 Parts = tuple[str, ...]
@@ -137,7 +138,7 @@ class _Plugin:
     @cached_property
     def _registering(self) -> list[Path]:
         """Files that register a model or an op themselves."""
-        return [path for path in self.files if any(_registers(node) for node in self._walk(path, "register_"))]
+        return [path for path in self.files if any(_registers(node) for node in self._walk(path, *_REGISTER))]
 
     @property
     def registers(self) -> bool:
@@ -156,9 +157,10 @@ class _Plugin:
                 queue += self._from(path)
         return found
 
-    def _walk(self, path: Path, word: str) -> Iterator[ast.AST]:
-        """The nodes of a file, where its text has the word at all."""
-        if word in _text(path):
+    def _walk(self, path: Path, *words: str) -> Iterator[ast.AST]:
+        """The nodes of a file, where its text has one of the words at all."""
+        text = _text(path)
+        if any(word in text for word in words):
             yield from ast.walk(self._tree(path) or ast.Module([], []))
 
     def _tree(self, path: Path) -> ast.Module | None:
@@ -255,7 +257,7 @@ class _Plugin:
 
 def _registers(node: ast.AST) -> bool:
     """`ModelRegistry.register_model(...)`, `@CustomOp.register_oot(...)` and `@CustomOp.register_oot`."""
-    return isinstance(node, ast.Attribute) and node.attr in ("register_model", "register_oot")
+    return isinstance(node, ast.Attribute) and node.attr in _REGISTER
 
 
 def _is_script(node: ast.AST) -> bool:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar, cast
+
+Kind = TypeVar("Kind", bound=ast.AST)
 
 FunctionNode = (ast.FunctionDef, ast.AsyncFunctionDef)
 ScopeNode = (
@@ -110,6 +114,19 @@ class ParsedFile:
         order, first, end = self._order
         return order[first[node] : end[node]]
 
+    @cached_property
+    def _places(self) -> dict[type[ast.AST], list[int]]:
+        """Where the nodes of a type stand in source order."""
+        position = self._order[1]
+        return {kind: [position[node] for node in nodes] for kind, nodes in self.nodes.items()}
+
+    def inside(self, node: ast.AST, kind: type[Kind]) -> list[Kind]:
+        """The nodes of one type among those below a node, in source order."""
+        places = self._places.get(kind, [])
+        start, end = self.extent(node)
+        found = self.nodes[kind][bisect_left(places, start) : bisect_left(places, end)] if places else []
+        return cast("list[Kind]", found)
+
     def position(self, node: ast.AST) -> int:
         """Where the node stands in source order."""
         return self._order[1][node]
@@ -152,10 +169,16 @@ class ParsedFile:
         return False
 
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        return next((n for n in self.above(node) if isinstance(n, FunctionNode)), None)
+        above = self.parents.get(node)
+        while above is not None and not isinstance(above, FunctionNode):
+            above = self.parents.get(above)
+        return above
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        return next((n for n in self.above(node) if isinstance(n, ast.ClassDef)), None)
+        above = self.parents.get(node)
+        while above is not None and not isinstance(above, ast.ClassDef):
+            above = self.parents.get(above)
+        return above
 
     @cached_property
     def lines(self) -> list[str]:
@@ -178,6 +201,15 @@ class ParsedFile:
         for node in self.nodes[ast.Attribute]:
             if isinstance(node, ast.Attribute):
                 table[node.attr].append(node)
+        return table
+
+    @cached_property
+    def calls(self) -> dict[str, list[ast.Call]]:
+        """The calls of each name, as its import spells it (`spelled`), in source order."""
+        table: dict[str, list[ast.Call]] = defaultdict(list)
+        for node in self.nodes[ast.Call]:
+            if isinstance(node, ast.Call):
+                table[spelled(node.func)].append(node)
         return table
 
     @cached_property

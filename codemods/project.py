@@ -301,10 +301,7 @@ class Project:
                 return [m for a in node.args for m in self.makers(file, a, depth + 1)]
             reached = self.callee(file, node, depth + 1)
             if reached is not None and reached.node.name not in ("__init__", "forward"):
-                returned = [
-                    n.value for n in ast.walk(reached.node) if isinstance(n, ast.Return) and n.value is not None
-                ]
-                return [m for value in returned for m in self.makers(reached.file, value, depth + 1)]
+                return [m for value in self.returned(reached.node) for m in self.makers(reached.file, value, depth + 1)]
             return [(file, node)] if reached is None else []
         if isinstance(node, ast.Lambda):
             return self.makers(file, node.body, depth + 1)
@@ -317,6 +314,11 @@ class Project:
         if isinstance(node, ast.Name):
             return [m for value in _sources(file, node) for m in self.makers(file, value, depth + 1)]
         return []
+
+    @remembered
+    def returned(self, function: AnyFunction) -> list[ast.expr]:
+        """What the `return` statements of a function give."""
+        return [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
 
     def _attribute(self, cls: Class, attribute: str) -> list[tuple[ParsedFile, ast.Call]]:
         key = (cls.qualified, attribute)

@@ -85,10 +85,10 @@ def plan(run: Plan) -> None:
         renamed = {edit.place for edit in file.edits if isinstance(edit, E.Rename)}
         for node in file.file.nodes[ast.Call]:
             assert isinstance(node, ast.Call)
-            if E.Ref.of(node) in edited or E.Ref.of(node.func) in renamed or file.gone(node) or _told(file, node):
-                continue
             called = _called(run, file, node)
-            if called is not None:
+            if called is None or file.gone(node) or _told(file, node):
+                continue
+            if E.Ref.of(node) not in edited and E.Ref.of(node.func) not in renamed:
                 _plan_call(run, file, node, called)
 
 

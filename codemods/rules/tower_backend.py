@@ -92,8 +92,9 @@ def plan(run: Plan) -> None:
                 _find_mixed_guards(run, file, constructor, state)
         for call in file.file.nodes[ast.Call]:
             assert isinstance(call, ast.Call)
-            platform = "current_platform" in (run.project.vllm(file.file, call.func) or "")
-            if V.vllm_call(run.project, file.file, call, V.GET_BACKEND) and not platform and not file.gone(call):
+            if not V.vllm_call(run.project, file.file, call, V.GET_BACKEND) or file.gone(call):
+                continue
+            if "current_platform" not in (run.project.vllm(file.file, call.func) or ""):
                 cls = file.file.class_of(call)
                 if cls is None or (cls not in attention and blocked is None):
                     _plan_call(run, file, call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from codemods.vision_attention.chain import Chain, describe, describe_alone, fin
 from codemods.vision_attention.heads import Heads, heads
 from codemods.vision_attention.override import override_parameter
 
+# without one of these, no call of a file is one of a flash kernel or of a device's
+_KERNEL = re.compile("|".join([V.FLASH_KERNEL, V.FLASH_WRAPPER, "cu_seqlens_q", *V.DEVICE_KERNELS]))
 _OP_NAMES = ("attn", "encoder_attn", "mm_encoder_attn")
 
 
@@ -49,9 +52,10 @@ def attention_classes(
 ) -> list[AttentionClass | RefusedClass]:
     """Every class of a file that dispatches over attention kernels by hand."""
     found: list[AttentionClass | RefusedClass] = []
+    has_kernels = _KERNEL.search(file.text) is not None
     for node in file.class_nodes:
         cls = Class(file, node)
-        methods = [f for f in node.body if isinstance(f, FunctionNode)]
+        methods = [f for f in node.body if isinstance(f, FunctionNode)] if has_kernels else []
         chains = [(f, c) for f in methods for c in find_chains(f)]
         kernels = [(f, c) for f in methods for c in device_kernels.calls([f]) if project.callee(file, c) is None]
         alone = [] if chains else kernels

@@ -115,10 +115,10 @@ def from_outside(project: Project, family: Sequence[Class], attribute: str) -> I
     """Calls such as `layer.attn(q, k, v)` where `layer` is an instance of the class."""
     names = {member.qualified for member in family}
     for file in project.files:
-        for node in file.nodes[ast.Call]:
-            function = node.func if isinstance(node, ast.Call) else None
-            if isinstance(function, ast.Attribute) and function.attr in ("forward", "__call__"):
-                function = function.value
-            if isinstance(function, ast.Attribute) and function.attr == attribute and self_attribute(function) is None:
-                if any(c.qualified in names for c in project.instances(file, function.value)):
+        for held in file.attributes.get(attribute, ()):
+            function, node = held, file.parents[held]
+            if isinstance(node, ast.Attribute) and node.attr in ("forward", "__call__"):
+                function, node = node, file.parents[node]
+            if isinstance(node, ast.Call) and node.func is function and self_attribute(held) is None:
+                if any(c.qualified in names for c in project.instances(file, held.value)):
                     yield file, node

@@ -153,7 +153,7 @@ class LengthFlow:
                         value = (reached.passed(call) or {}).get(node.id)
                         if value is not None and caller is not None:
                             self._expression(other, caller, value, path, variable)
-        for statement in file.file.below(function):
+        for statement in _steps(file, function):
             for value, place in _assigned(statement, node.id):
                 known = True
                 self._expression(file, function, value, path, variable, place)
@@ -185,12 +185,7 @@ class LengthFlow:
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {"torch"}
         roots = []
         for name in names:
-            values = [
-                v
-                for s in file.file.below(function)
-                if getattr(s, "lineno", 0) < node.lineno
-                for v, _ in _assigned(s, name)
-            ]
+            values = [v for s in _steps(file, function) if s.lineno < node.lineno for v, _ in _assigned(s, name)]
             if values:
                 text = ast.unparse(values[-1])
                 roots.append(text.startswith(("np.", "numpy.")) and ".from_numpy" not in text)
@@ -223,6 +218,16 @@ def _asks_for_none(file: FilePlan, use: ast.Name) -> bool:
     return isinstance(above, ast.Compare) and all(
         isinstance(c, ast.Constant) and c.value is None for c in above.comparators
     )
+
+
+def _steps(file: FilePlan, function: AnyFunction) -> list[ast.Assign | ast.AnnAssign | ast.NamedExpr]:
+    """What assigns something in a function, in source order."""
+    found: list[ast.Assign | ast.AnnAssign | ast.NamedExpr] = [
+        *file.file.inside(function, ast.Assign),
+        *file.file.inside(function, ast.AnnAssign),
+        *file.file.inside(function, ast.NamedExpr),
+    ]
+    return sorted(found, key=file.file.position)
 
 
 def _assigned(statement: ast.AST, name: str) -> Iterator[tuple[ast.expr, int | None]]:

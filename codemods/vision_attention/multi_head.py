@@ -140,16 +140,13 @@ class Followers:
         return found
 
     def _reads(self, file: ParsedFile, cls: Class) -> Iterator[ast.expr]:
-        for kind in (ast.Name, ast.Attribute):
-            for node in file.nodes[kind]:
-                named = isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and node.attr == cls.node.name)
-                if (
-                    named
-                    and isinstance(getattr(node, "ctx", None), ast.Load)
-                    and self.run.project.meaning(file, node) == cls.qualified
-                ):
-                    if not isinstance(file.parents[node], ast.Attribute) or isinstance(node, ast.Attribute):
-                        yield node  # type: ignore[misc]
+        name = cls.node.name
+        local = {name, *self.run.project.aliases(file).get(name, ())}
+        names = sorted((node for alias in local for node in file.reads.get(alias, ())), key=file.position)
+        read = [node for node in names if not isinstance(file.parents[node], ast.Attribute)]
+        for node in [*read, *file.attributes.get(name, ())]:
+            if isinstance(node.ctx, ast.Load) and self.run.project.meaning(file, node) == cls.qualified:
+                yield node
 
     def _misfit(self, cls: ast.ClassDef) -> str | None:
         """Why a subclass cannot simply change its base, or None."""

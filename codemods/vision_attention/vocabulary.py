@@ -97,7 +97,9 @@ def may_mean(project: Project, file: ParsedFile, node: ast.AST, names: tuple[str
     """Whether an expression can stand for one of vLLM's names at all: a cheap look before the names are followed."""
     if isinstance(node, ast.Attribute):
         return node.attr in names
-    return isinstance(node, ast.Name) and any(node.id in project.aliases(file).get(name, ()) for name in names)
+    if not isinstance(node, ast.Name) or node.id not in file.imported:
+        return False
+    return any(node.id in project.aliases(file).get(name, ()) for name in names)
 
 
 def called(node: ast.Call) -> str | None:
