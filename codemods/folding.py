@@ -1,4 +1,5 @@
-"""Leaves out of a text what no edit concerns, so that LibCST parses little: a function or class becomes one line.
+"""Leaves out of a text what no edit concerns, so that LibCST parses little: a function or class becomes one line, and
+so do statements of a function in a row.
 
 LibCST takes most of a run's time, and takes it by the line, while edits concern a few statements of a file. What is
 left out is put back as it was, byte for byte.
@@ -28,7 +29,7 @@ class FoldError(Exception):
 
 @dataclass(frozen=True)
 class Folded:
-    """A text with functions and classes left out, the same edits placed in it, and what to put back."""
+    """A text with parts left out, the same edits placed in it, and what to put back."""
 
     text: str
     edits: tuple[E.Edit, ...]
@@ -48,7 +49,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class _Span:
-    """The lines of a definition, 1-based, both ends included."""
+    """The lines of a definition, or of statements in a row, 1-based, both ends included."""
 
     first: int
     last: int
@@ -56,7 +57,7 @@ class _Span:
 
 
 def fold(text: str, tree: ast.Module, planned: Sequence[E.Edit]) -> Folded | None:
-    """`text` without the functions and classes that no edit touches; None where that would leave out nothing."""
+    """`text` without what no edit touches; None where that would leave out nothing."""
     lines = _LINE.findall(text)
     places = [place for edit in planned for place in E.places(edit)]
     words = [re.compile(rf"\b{re.escape(e.old)}\b") for e in planned if isinstance(e, E.RenameInComments)]
@@ -93,19 +94,56 @@ def first_indent(text: str, tree: ast.Module) -> str:
     return "    "
 
 
-def _untouched(body: Sequence[ast.stmt], lines: Sequence[str], places: Sequence[E.Ref]) -> Iterator[_Span]:
-    """Every definition that no edit lies in; of a class or branch that one lies in, those inside."""
+def _untouched(
+    body: Sequence[ast.stmt], lines: Sequence[str], places: Sequence[E.Ref], around: type[ast.AST] = ast.Module
+) -> Iterator[_Span]:
+    """Every definition that no edit lies in; of a class or branch that one lies in, those inside; of a function, what
+    stands ahead of the place, behind it and around it.
+
+    `around`: a module, a class, a function, or `ast.If` for any branch outside of a function.
+    """
+    row: list[ast.stmt] = []
     for statement in body:
         first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
         last = statement.end_lineno or first
-        if isinstance(statement, _DEFINITION) and not any(p.line <= last and first <= p.end_line for p in places):
+        touched = any(p.line <= last and first <= p.end_line for p in places)
+        kind = type(statement)
+        if around is ast.FunctionDef and not touched and kind not in _DEFINITION:
+            row.append(statement)
+            continue
+        yield from _row(row, lines)
+        row = []
+        if kind in _DEFINITION and not touched:
             last = _with_comments(lines, last, _indent(lines[first - 1]))
             if last - first >= _SHORTEST and first > 1:  # LibCST takes a file's newline from its first line
-                yield _Span(first, last, isinstance(statement, ast.ClassDef))
-        elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            inside = [p for p in places if not (p.line <= statement.lineno and last <= p.end_line)]
-            for block in ("body", "orelse", "finalbody"):
-                yield from _untouched(getattr(statement, block, ()), lines, inside)
+                yield _Span(first, last, kind is ast.ClassDef)
+            continue
+        if kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+            if around is ast.If:  # new imports have to stand ahead of a branch that reads them, wherever in it
+                continue
+            below: type[ast.AST] = ast.FunctionDef
+        else:
+            below = around if around is ast.FunctionDef or kind is ast.ClassDef else ast.If
+        inside = [p for p in places if not (p.line <= statement.lineno and last <= p.end_line)]
+        for block in ("body", "orelse", "finalbody"):
+            yield from _untouched(getattr(statement, block, ()), lines, inside, below)
+    yield from _row(row, lines)
+
+
+def _row(row: Sequence[ast.stmt], lines: Sequence[str]) -> Iterator[_Span]:
+    """Statements in a row that no edit lies in, where they have their lines for themselves."""
+    if not row:
+        return
+    first, last = row[0].lineno, row[-1].end_lineno or 0
+    ahead = lines[first - 1].encode()[: row[0].col_offset].decode()
+    behind = lines[last - 1].encode()[row[-1].end_col_offset :].decode().strip()
+    is_elif = lines[first - 1].startswith("elif", len(ahead))
+    if ahead.strip() or is_elif or (behind and not behind.startswith("#")):
+        return
+    if hasattr(row[-1], "body"):
+        last = _with_comments(lines, last, ahead)
+    if last - first >= _SHORTEST:
+        yield _Span(first, last, is_class=False)
 
 
 def _with_comments(lines: Sequence[str], last: int, indent: str) -> int:

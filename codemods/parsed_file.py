@@ -28,12 +28,8 @@ ScopeNode = (
 )
 _SCOPES = frozenset(ScopeNode)
 _COMPREHENSIONS = frozenset({ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp})
-_SHARED = frozenset(
-    kind
-    for group in (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
-    for kind in group.__subclasses__()
-)
-"""Kinds of which `ast` makes one node for a whole tree: such a node has no place and no parent."""
+_PLAIN = frozenset({"arg", "asname", "attr", "conversion", "ctx", "id", "kind", "level", "op", "ops", "type_comment"})
+"""Fields that hold no node with a place: text, numbers, and nodes of which `ast` makes one for a whole tree."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +85,17 @@ class ParsedFile:
             first[node] = len(order)
             order.append(node)
             for name in node._fields:
+                if name in _PLAIN:
+                    continue
                 value = getattr(node, name, None)
-                for child in value if type(value) is list else (value,):
-                    if isinstance(child, ast.AST) and type(child) not in _SHARED:
-                        parents[child] = node
-                        visit(child)
+                if type(value) is list:
+                    for child in value:
+                        if isinstance(child, ast.AST):
+                            parents[child] = node
+                            visit(child)
+                elif isinstance(value, ast.AST):
+                    parents[value] = node
+                    visit(value)
             end[node] = len(order)
 
         parents = self.parents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -204,6 +205,15 @@ class Plan:
         """The calls of which it is not known what they reach."""
         return [(file, call) for file, call, reached in self.calls() if reached is None]
 
+    @cached_property
+    def unfollowed_with(self) -> dict[str, list[tuple[FilePlan, ast.Call]]]:
+        """Those of them that pass a keyword."""
+        table: dict[str, list[tuple[FilePlan, ast.Call]]] = defaultdict(list)
+        for file, call in self.unfollowed:
+            for name in {k.arg for k in call.keywords if k.arg is not None}:
+                table[name].append((file, call))
+        return table
+
     def reached(self, call: ast.Call) -> Function | None:
         """The project function a call of the run reaches."""
         if not self._reached:
@@ -212,14 +222,21 @@ class Plan:
 
     def taken(self, file: FilePlan, name: str) -> bool:
         """Whether another file, of the run or beside it, may import the name from this one."""
-        for other in self.files:
-            if other is file:
-                continue
-            for imported in other.file.imports:
-                if imported.module == file.file.module and imported.name == name and not other.gone(imported.statement):
-                    if E.RemoveImport(E.Ref.of(imported.statement), name) not in other.edits:
-                        return True
+        for other, statement in self._importers.get((file.file.module, name), ()):
+            if other is not file and not other.gone(statement):
+                if E.RemoveImport(E.Ref.of(statement), name) not in other.edits:
+                    return True
         return self.elsewhere(name, file.file)
+
+    @cached_property
+    def _importers(self) -> dict[tuple[str, str], list[tuple[FilePlan, ast.stmt]]]:
+        """The imports of a module's name."""
+        table: dict[tuple[str, str], list[tuple[FilePlan, ast.stmt]]] = defaultdict(list)
+        for file in self.files:
+            for imported in file.file.imports:
+                if imported.name is not None:
+                    table[imported.module, imported.name].append((file, imported.statement))
+        return table
 
     def blocked(self, file: FilePlan) -> RefusedClass | None:
         """A class of this file that stays on the old API: what feeds it must then stay as well."""

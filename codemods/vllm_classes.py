@@ -115,8 +115,27 @@ def bases(run: Plan, cls: Class) -> Bases:
 
 
 @remembered
+def are_in_reach(run: Plan) -> bool:
+    """Whether a file of the run imports anything by which it can name a model class of vLLM's: a cheap look."""
+    return any(
+        _leads_to_models(run, run.project.follow(imported.qualified))
+        or run.project.missing_neighbour(file, imported.statement) is not None
+        for file in run.project.files
+        for imported in file.imports
+    )
+
+
+def _leads_to_models(run: Plan, name: str) -> bool:
+    if name.startswith(MODELS):
+        return name not in run.project.by_module and name.rpartition(".")[0] not in run.project.by_module
+    return any(models.startswith(f"{name}.") for models in MODELS)
+
+
+@remembered
 def built_by(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
     """The model class that a call builds, or that a subclass is built by in its constructor."""
+    if not are_in_reach(run):
+        return None
     function = call.func
     if may_be_imported(file.file, function):
         return model_class(run, file, run.project.vllm(file.file, function))
@@ -165,6 +184,8 @@ def _signature_of(api: Api, cls: str, method: str | None) -> Signature | None:
 @remembered
 def methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
     """The methods of vLLM's model classes that a call may reach; empty where it may reach anything else."""
+    if not are_in_reach(run):
+        return []
     function = call.func
     owner = file.file.class_of(call)
     if isinstance(function, ast.Attribute) and owner is not None:

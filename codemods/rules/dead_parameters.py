@@ -100,7 +100,8 @@ def _why_keep(
     Calls that can be changed are put into `passing`.
     """
     function = Function(file.file, node, 1 if cls is not None else 0)
-    for other, call in run.unfollowed:
+    by_keyword = node.name != "forward"  # whoever calls a layer may pass it by position
+    for other, call in run.unfollowed_with.get(name, ()) if by_keyword else run.unfollowed:
         if _may_reach(run, file, cls, function, name, other, call):
             where = f"{other.file.path.name}:{call.lineno}"
             return (

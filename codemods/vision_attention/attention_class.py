@@ -213,9 +213,12 @@ def _dispatches_otherwise(project: Project, file: ParsedFile, cls: Class) -> ast
     """A kernel call of the old kind, in a class that chooses a backend but has no chain that is understood."""
     constructor = cls.own("__init__")
     state = backend_state(project, file, constructor) if constructor is not None else None
+    if state is None or not state.statements:
+        called = file.inside(cls.node, ast.Call)
+        return next((call for call in called if V.vllm_call(project, file, call, *V.WRAPPERS)), None)
     kernels = {
         name
-        for statement in (state.statements if state is not None else ())
+        for statement in state.statements
         if isinstance(statement, ast.Assign)
         and any(V.vllm_call(project, file, n, V.GET_FLASH) for n in ast.walk(statement.value))
         for target in ast.walk(statement)
@@ -223,14 +226,12 @@ def _dispatches_otherwise(project: Project, file: ParsedFile, cls: Class) -> ast
         and isinstance(target.ctx, ast.Store)
         and (name := self_attribute(target)) not in (None, *RETARGETED)
     }
-    chosen = {id(n) for s in (state.statements if state is not None else ()) for n in ast.walk(s)}
+    chosen = {id(n) for s in state.statements for n in ast.walk(s)}
     for node in file.below(cls.node):
         if id(node) in chosen:
             continue
         if isinstance(node, ast.Call) and V.vllm_call(project, file, node, *V.WRAPPERS):
             return node
-        if state is None or not state.statements:
-            continue
         if isinstance(node, ast.Call) and (is_flash(node) or is_xformers(node)):
             return node
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and self_attribute(node) in kernels:

@@ -36,8 +36,8 @@ def backend_state(project: Project, file: ParsedFile, constructor: AnyFunction) 
         or (a.arg not in V.BACKEND_PARAMETERS and a.annotation is not None and _is_enum(project, file, a.annotation))
     }
     names |= entering
-    if not entering and not set(project.aliases(file)) & {*_RESOLVERS, *V.ENUMS} and not V.DOTTED.search(file.text):
-        return BackendState(frozenset(), (), frozenset(), ())  # nothing in this file can choose a backend
+    if not entering and not any(V.vllm_call(project, file, c, *_RESOLVERS) for c in file.inside(constructor, ast.Call)):
+        return BackendState(frozenset(), (), frozenset(), ())  # a choice neither comes in nor is made here
     outer = constructor.body
     while True:
         before = len(names)

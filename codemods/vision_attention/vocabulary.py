@@ -71,9 +71,6 @@ VISION = re.compile(
     + r")\b"
 )
 
-# The same reached through a module: `layer.maybe_get_vit_flash_attn_backend(...)`.
-DOTTED = re.compile(r"\.(?:" + "|".join([GET_BACKEND, GET_FLASH, UPSTREAM_FA, XFORMERS_AVAILABLE, *ENUMS]) + r")\b")
-
 
 def last(name: str | None) -> str | None:
     return name.rpartition(".")[2] if name else None
