@@ -8,16 +8,17 @@ The wheels of the releases are downloaded once into the cache of the tests.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from codemods.findings import FileReport, Severity  # noqa: E402
+from codemods.findings import FileReport, Report, Severity  # noqa: E402
 from docs.made_page import main  # noqa: E402
 from tests import wheels  # noqa: E402
 from tests.corpus.port import run  # noqa: E402
@@ -38,41 +39,56 @@ The page is made by `python docs/make_findings.py`.
 """
 
 
+@dataclass(frozen=True)
+class Column:
+    """What the page says of a release ported to one target: how many files need nobody, and a cell for each file."""
+
+    done: str
+    cells: dict[str, str]
+
+
+Columns = dict[tuple[str, str], Column]  # by release and target
+
+
 def page() -> str:
-    reports = {(release, target): ported(release, target) for release in RELEASES for target in TARGETS}
-    written = [INTRODUCTION, summary(reports)]
+    return written({(release, target): ported(release, target) for release in RELEASES for target in TARGETS})
+
+
+def written(columns: Columns) -> str:
+    head = [" | ".join(TARGETS) + " |", "|---|" + "---|" * len(TARGETS)]
+    parts = [INTRODUCTION.rstrip("\n"), f"| files left with nothing to do | {head[0]}\n{head[1]}"]
     for release in RELEASES:
-        columns = [reports[release, target] for target in TARGETS]
-        written += [f"## From {release}", table(columns)]
-    return "\n\n".join(part.rstrip("\n") for part in written) + "\n"
+        parts[-1] += f"\n| from {release} | {' | '.join(columns[release, target].done for target in TARGETS)} |"
+    for release in RELEASES:
+        of = [columns[release, target].cells for target in TARGETS]
+        rows = [f"| {name} | {' | '.join(cells[name] for cells in of)} |" for name in of[0]]
+        parts += [f"## From {release}", "\n".join([f"| file | {head[0]}", head[1], *rows])]
+    return "\n\n".join(parts) + "\n"
 
 
-def ported(release: str, target: str) -> dict[str, FileReport]:
-    """The reports of a release's vision files by their names."""
+def read(text: str) -> Columns:
+    """The columns of a page as it was written."""
+    done, found = {}, {}
+    for part in text.split("\n## From ")[1:]:
+        release, *lines = part.splitlines()
+        (totals,) = re.findall(rf"^\| from {re.escape(release)} \| (.*) \|$", text, re.MULTILINE)
+        rows = [line[2:-2].split(" | ") for line in lines if line.startswith("| ")][1:]
+        for place, target in enumerate(TARGETS):
+            done[release, target] = totals.split(" | ")[place]
+            found[release, target] = {name: cells[place] for name, *cells in rows}
+    return {key: Column(done[key], cells) for key, cells in found.items()}
+
+
+def ported(release: str, target: str) -> Column:
     with TemporaryDirectory() as scratch:
-        folder = lay_out_alone(wheels.model_files(release), Path(scratch) / "ported")
-        files = {Path(file.path).name: file for file in run([folder], target).files}
+        return column(run([lay_out_alone(wheels.model_files(release), Path(scratch) / "ported")], target))
+
+
+def column(report: Report) -> Column:
+    files = {Path(file.path).name: file for file in report.files}
     del files["__init__.py"]
-    return files
-
-
-def summary(reports: dict[tuple[str, str], dict[str, FileReport]]) -> str:
-    """How many of a release's files need nobody."""
-    rows = [f"| files left with nothing to do | {' | '.join(TARGETS)} |", "|---|" + "---|" * len(TARGETS)]
-    for release in RELEASES:
-        cells = []
-        for target in TARGETS:
-            files = reports[release, target].values()
-            done = sum(all(finding.severity is Severity.NOTE for finding in file.findings) for file in files)
-            cells.append(f"{done} of {len(files)}")
-        rows.append(f"| from {release} | {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def table(columns: Sequence[dict[str, FileReport]]) -> str:
-    rows = [f"| file | {' | '.join(TARGETS)} |", "|---|" + "---|" * len(TARGETS)]
-    rows += [f"| {name} | {' | '.join(cell(column[name]) for column in columns)} |" for name in columns[0]]
-    return "\n".join(rows)
+    done = sum(all(finding.severity is Severity.NOTE for finding in file.findings) for file in files.values())
+    return Column(f"{done} of {len(files)}", {name: cell(file) for name, file in files.items()})
 
 
 def cell(file: FileReport) -> str:
