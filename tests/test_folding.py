@@ -117,6 +117,59 @@ def test_what_no_edit_concerns_is_left_out() -> None:
     assert folded.unfold(folded.text) == TEXT
 
 
+LONG = """\
+import a
+
+
+def long(x, mask):
+    first = a(
+        x,
+        1,
+        2,
+    )  # of first
+    # above the branch
+    if first:
+        x = first
+    elif (
+        mask
+        and x
+        and first
+    ):
+        x = mask
+        # of the branch
+    y = a(x, mask=mask)
+    # above the loop
+    for item in x:
+        y += item
+        y += 1
+
+    y += 2; y += 3
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (ast.Call, lambda place: E.RemoveArgument(place, "mask")),
+        (ast.For, lambda place: E.ReplaceStatement(place, "")),
+        (ast.If, lambda place: E.Unwrap(place, "body")),
+        (ast.FunctionDef, lambda place: E.RemoveParameter(place, "mask")),
+        (ast.Return, lambda place: E.InsertBefore(place, "y += 4\n")),
+    ],
+)
+def test_statements_around_the_place_are_left_out_as_well(
+    kind: type[ast.AST], change: Callable[[E.Ref], E.Edit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = [change(places(LONG, kind)[-1 if kind is ast.Call else 0])]
+    folded = fold(LONG, ast.parse(LONG), planned)
+    assert folded is not None and folded.unfold(folded.text) == LONG
+    assert len(folded.text.splitlines()) < len(LONG.splitlines()) - 4
+    text = apply(LONG, ast.parse(LONG), planned)
+    monkeypatch.setattr("codemods.apply.fold", lambda *_: None)
+    assert text == apply(LONG, ast.parse(LONG), planned) != LONG
+
+
 def test_a_block_that_was_indented_otherwise_is_not_put_back() -> None:
     folded = fold(TEXT, ast.parse(TEXT), EDITS["inside a branch"](TEXT))
     assert folded is not None
