@@ -85,6 +85,8 @@ def _recorder(name: str, calls: list[Call]) -> Any:
     def record(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: torch.Tensor) -> None:
         names = inspect.signature(mm_encoder_attention().forward_native).bind(op, *args, **kwargs).arguments
         query, key, value = (names[side].detach() for side in ("query", "key", "value"))
+        if query.dim() == 2:  # a subclass may take `(tokens, features)`
+            query, key, value = query[None], key[None], value[None]
         batch, tokens = query.shape[:2]
         calls.append(
             Call(

@@ -82,7 +82,7 @@ class Outcome:
 def shapes_of(found: Found) -> Iterator[Shape]:
     """Every size of head that the field uses, and grouped-query attention where the family has it."""
     if found.fixed:
-        yield Shape()
+        yield found.shape
         return
     yield from (Shape(head_dim=head_dim) for head_dim in HEAD_DIMS)
     if found.tower.grouped_query:

@@ -13,10 +13,8 @@ from porting.job import Job
 from porting.pairs import Pair, each_tower
 from porting.result import Result, Status
 from porting.towers.find import make
-from porting.towers.tower import Shape
 
 RANKS = 2
-SHAPE = Shape()
 
 
 def run(job: Job) -> list[Result]:
@@ -26,13 +24,13 @@ def run(job: Job) -> list[Result]:
 
 def _result(job: Job, pair: Pair) -> Result:
     dtype = getattr(torch, job.dtype)
-    tower = make(pair.ported, SHAPE, dtype, job.device)
+    tower = make(pair.ported, pair.ported.shape, dtype, job.device)
     parameters = _shapes(tower)
     problems = [*_refused_weights(tower)]
     notes = list(pair.notes)
     if pair.original:
         try:
-            named = _shapes(make(pair.original, SHAPE, dtype, job.device))
+            named = _shapes(make(pair.original, pair.ported.shape, dtype, job.device))
             gone = [change for change in pair.changes if any(change.drops(n) for n in named.keys() - parameters.keys())]
             kept = {n: shape for n, shape in named.items() if not any(change.drops(n) for change in gone)}
             notes += [change.said() for change in gone]
@@ -42,16 +40,16 @@ def _result(job: Job, pair: Pair) -> Result:
     else:
         notes.append(f"parameters not compared: {pair.alone}")
     with host.pretended_ranks(RANKS):
-        divided = make(pair.ported, SHAPE, dtype, job.device)
-    problems += _undivided_heads(tower, divided)
+        divided = make(pair.ported, pair.ported.shape, dtype, job.device)
+    divisions, undivided = _divided_heads(tower, divided)
+    problems += undivided
     ops = attention_ops(tower)
-    if not ops:
-        problems.append("there is no MMEncoderAttention in it")
     numbers = {"parameters": len(parameters), "attention ops": len(ops)}
     if problems:
         return job.result(Status.FAILED, f"{pair.name}: {'; '.join(problems)}", numbers=numbers, notes=tuple(notes))
     compared = ", named as in the original" if pair.original else ""
-    summary = f"{pair.name}: {len(parameters)} parameters{compared}; heads divided by {RANKS} in {len(ops)} ops"
+    heads = f"heads divided by {RANKS} in {divisions} of {len(ops)} ops" if ops else "no MMEncoderAttention in it"
+    summary = f"{pair.name}: {len(parameters)} parameters{compared}; {heads}"
     return job.result(Status.PASSED, summary, numbers=numbers, notes=tuple(notes))
 
 
@@ -89,21 +87,23 @@ def _refused_weights(tower: nn.Module) -> list[str]:
     return problems
 
 
-def _undivided_heads(whole: nn.Module, part: nn.Module) -> list[str]:
-    """Attention ops whose heads do not go with the projections beside them, on one of several ranks.
+def _divided_heads(whole: nn.Module, part: nn.Module) -> tuple[int, list[str]]:
+    """How many attention ops have fewer heads on one of several ranks, and whose heads do not go with the projections.
 
     A tower may keep its attention whole on every rank: then the parameters beside it are whole too.
     """
     problems = []
+    divided = 0
     ops = attention_ops(part)
     shapes, local = _shapes(whole), _shapes(part)
     for name, op in attention_ops(whole).items():
         beside = name.rpartition(".")[0]
         sharded = any(shapes[n] != local[n] for n in shapes if n.startswith(f"{beside}.") or not beside)
         heads = op.num_heads // (RANKS if sharded else 1)
+        divided += sharded
         if ops[name].num_heads != heads:
             problems.append(f"{name} has {ops[name].num_heads} heads on one of {RANKS} ranks, not {heads}")
-    return problems
+    return divided, problems
 
 
 def _some(names: list[str]) -> str:

@@ -84,8 +84,7 @@ def _result(job: Job, pair: Pair, what: str, answers: list[tuple[Case, Outcome]]
         "cases": [{"case": case.name, **outcome.numbers} for case, outcome in answers],
         **(problems[0].more if problems else {}),
     }
-    said_of_cases = [outcome.note for outcome in outcomes if outcome.note]
-    facts = {"numbers": numbers, "notes": (*pair.notes, *notes, *said_of_cases)}
+    facts = {"numbers": numbers, "notes": (*pair.notes, *notes, *_said_of_cases(outcomes))}
     if problems:
         more = f" (and in {len(problems) - 1} more of {len(outcomes)} cases)" if problems[1:] else ""
         return job.result(Status.FAILED, f"{pair.name}, {what}: {problems[0].problem}{more}", **facts)
@@ -93,6 +92,12 @@ def _result(job: Job, pair: Pair, what: str, answers: list[tuple[Case, Outcome]]
         return job.result(Status.FAILED, f"{pair.name}, {what}: nothing was compared", **facts)
     figures = ", ".join(f"{name} {value:.2g}" for name, value in _largest(outcomes).items())
     return job.result(Status.PASSED, f"{pair.name}, {what}: {len(outcomes)} cases, {figures}", **facts)
+
+
+def _said_of_cases(outcomes: list[Outcome]) -> list[str]:
+    """The first note, with how many there are: they tend to be the same in every size of head."""
+    said = [outcome.note for outcome in outcomes if outcome.note]
+    return [f"{said[0]}{f' (and in {len(said) - 1} more cases)' if said[1:] else ''}"] if said else []
 
 
 def _largest(outcomes: list[Outcome]) -> dict[str, float | int]:

@@ -29,10 +29,11 @@ def config(shape: Shape) -> dict[str, Any]:
         ("window_size",): 16,
         ("fullatt_block_indexes", "full_attention_layers"): [depth - 1],
         ("deepstack_visual_indexes",): [0],
-        ("num_position_embeddings",): 64,
+        ("num_position_embeddings", "num_patches"): 64,
         ("init_pos_emb_height", "init_pos_emb_width"): 8,
         ("num_mel_bins",): 8,
         ("max_source_positions",): 16,
+        ("scale_embedding",): False,
         ("hidden_act", "activation_function"): "gelu",
         ("layer_norm_eps", "rms_norm_eps", "norm_eps", "layer_norm_epsilon"): 1e-5,
         ("attention_dropout", "dropout", "hidden_dropout", "drop_path_rate", "dropout_prob"): 0.0,
@@ -44,6 +45,14 @@ def config(shape: Shape) -> dict[str, Any]:
         ("initializer_factor", "initializer_range"): 1.0,
     }
     return {name: value for names, value in values.items() for name in names}
+
+
+# Values that another tower of the field may insist on instead.
+VARIANTS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"hidden_act": "silu"},
+    {"patch_size": (4, 4), "image_size": (32, 32)},
+)
 
 
 # What a name says of its value where nothing else is known of it: the first of these endings or beginnings that fits.

@@ -13,15 +13,20 @@ from porting.towers.tower import Config, Grid, Inputs, MakeInputs
 
 
 def first_of(config: Config, *names: str, default: int | None = None) -> int:
-    """The first of these attributes that the configuration has."""
+    """The first of these attributes that the configuration has; of a pair, the first."""
     for name in names:
         if (value := getattr(config, name, default)) is not None:
-            return int(value)
+            return int(value[0] if isinstance(value, (list, tuple)) else value)
     raise AttributeError(f"the configuration has none of {', '.join(names)}")
 
 
 def channels(config: Config) -> int:
     return first_of(config, "in_channels", "num_channels", "in_chans", default=None)
+
+
+def side_of(config: Config) -> int:
+    """The rows, and columns, of a patch in pixels."""
+    return first_of(config, "patch_size")
 
 
 def pixels(generator: torch.Generator, dtype: torch.dtype, *shape: int) -> torch.Tensor:
@@ -34,7 +39,7 @@ def packed(grid_as_tensor: bool = False) -> MakeInputs:
 
     def make(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
         depth = first_of(config, "temporal_patch_size", default=1)
-        row = channels(config) * depth * config.patch_size**2
+        row = channels(config) * depth * side_of(config) ** 2
         listed = [list(grid) for grid in grids]
         patches = torch.cat([pixels(generator, dtype, grid.patches, row) for grid in grids])
         return Inputs((patches, torch.tensor(listed) if grid_as_tensor else listed))
@@ -45,7 +50,7 @@ def packed(grid_as_tensor: bool = False) -> MakeInputs:
 def one_long_sequence(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
     """`(1, patches, channels, side, side)` with positions and int32 cu_seqlens of whole frames made by the caller."""
     frames = torch.tensor([grid.h * grid.w for grid in grids for _ in range(grid.t)])
-    side = config.patch_size
+    side = side_of(config)
     patches = [pixels(generator, dtype, grid.patches, channels(config), side, side) for grid in grids]
     return Inputs(
         (torch.cat(patches)[None],),
@@ -64,15 +69,23 @@ def images(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator:
     return Inputs((torch.stack([pixels(generator, dtype, channels(config), size, size) for _ in grids]),))
 
 
+def images_with_masks(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
+    """`images`, with a mask `(pictures, rows, columns)` that leaves nothing out, and sizes in patches, int32."""
+    plain = images(config, grids, dtype, generator)
+    side = plain.args[0].shape[-1] // side_of(config)
+    masks = torch.ones(len(grids), side, side, dtype=torch.bool)
+    return Inputs((*plain.args, masks, torch.tensor([[side, side]] * len(grids), dtype=torch.int32)))
+
+
 def list_of_images(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
     """A list of pictures `(channels, rows, columns)` of their own sizes."""
-    side = config.patch_size
+    side = side_of(config)
     return Inputs(([pixels(generator, dtype, channels(config), grid.h * side, grid.w * side) for grid in grids],))
 
 
 def patches_with_sizes(config: Config, grids: Sequence[Grid], dtype: torch.dtype, generator: torch.Generator) -> Inputs:
     """`(patches, channels, side, side)` and an int64 tensor `(pictures, 2)` of rows and columns."""
-    side = config.patch_size
+    side = side_of(config)
     patches = [pixels(generator, dtype, grid.patches, channels(config), side, side) for grid in grids]
     return Inputs((torch.cat(patches), torch.tensor([[grid.h, grid.w] for grid in grids])))
 
@@ -88,6 +101,7 @@ WAYS: dict[str, MakeInputs] = {
     "packed patches, grids as a tensor": packed(grid_as_tensor=True),
     "one long sequence": one_long_sequence,
     "images": images,
+    "images with masks": images_with_masks,
     "list of images": list_of_images,
     "patches with sizes": patches_with_sizes,
     "sounds": sounds,

@@ -45,6 +45,12 @@ def towers_elsewhere(module: ModuleType) -> list[type[nn.Module]]:
     return [tower for other in modules.values() if other for tower in towers_of(other) if tower in used]
 
 
+def layered_parts(cls: type[nn.Module]) -> list[type[nn.Module]]:
+    """What of the same file a class uses, that builds several layers of encoder attention itself; the outer first."""
+    parts = [part for part in used_by(cls) if part.__module__ == cls.__module__]
+    return [part for part in parts if attends(part) and LAYER_LISTS & names_in(part)]
+
+
 def no_tower(module: ModuleType) -> str:
     """Why a module without a tower of its own has nothing to be built."""
     elsewhere = [f"{cls.__name__} of {cls.__module__}" for cls in towers_elsewhere(module)]
@@ -121,7 +127,7 @@ def functions_of(cls: type[nn.Module]) -> list[FunctionType]:
     found = {function: None for base in bases for value in vars(base).values() for function in _functions_in(value)}
     waiting = list(found)
     while waiting:
-        for value in globals_of(waiting.pop()):
+        for value in [inner for outer in globals_of(waiting.pop()) for inner in _inside(outer)]:
             for function in _functions_in(value):
                 if function.__module__ in homes and function not in found:
                     found[function] = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from codemods.run import Options, migrate
+from codemods.vllm_api import resolve
 from porting.comparison import case
 from porting.comparison.case import HEAD_DIMS
 from porting.job import Job
@@ -183,7 +186,7 @@ def test_a_constant_that_is_as_small_as_rounding_is_a_fault(ask: Ask) -> None:
 def test_a_tower_is_built_with_the_names_of_the_original(ask: Ask) -> None:
     (built,) = ask(build)
     assert built.status is Status.PASSED
-    assert "named as in the original; heads divided by 2 in 2 ops" in built.summary
+    assert "named as in the original; heads divided by 2 in 2 of 2 ops" in built.summary
 
 
 def test_heads_that_are_not_divided_are_found(ask: Ask) -> None:
@@ -202,3 +205,17 @@ def test_a_port_that_cannot_be_built_is_at_fault_where_its_original_can(ask: Ask
     (built,) = ask(build, op=PORTED["op"].replace("prefix=", "size=3, prefix="))
     assert built.status is Status.FAILED
     assert "its original can" in built.summary
+
+
+def test_the_example_plugin_is_found_and_equal_to_its_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case, "HEAD_DIMS", (80,))
+    for name in ("original", "ported"):
+        shutil.copytree(Path("examples/orchard_vl_plugin/orchard_vl"), tmp_path / name / "orchard_vl")
+    migrate([tmp_path / "ported" / "orchard_vl"], Options(target=resolve("0.32")))
+    before, path = (tmp_path / name / "orchard_vl" / "vision.py" for name in ("original", "ported"))
+    original, reference = parity.run(Job(path, "parity", before=before, before_release="0.12.0"))
+    assert (original.status, original.numbers["difference"]) == (Status.PASSED, 0.0)
+    assert reference.status is Status.PASSED
+    (whole,) = parity.run(Job(path.with_name("model.py"), "parity"))
+    assert whole.status is Status.NOT_RUN
+    assert "OrchardVisionTower of orchard_vl.vision, to be checked there" in whole.summary

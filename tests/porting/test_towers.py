@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +13,10 @@ import torch
 from torch import nn
 from vllm.model_executor.layers.attention.mm_encoder_attention import MMEncoderAttention
 
+from porting.attention_calls import attention_calls
+from porting.comparison.case import shapes_of
 from porting.host import output_tensor
+from porting.model_file import load
 from porting.towers import families, find, structure
 from porting.towers.tower import SEVERAL, Shape, Tower, run
 
@@ -68,6 +72,46 @@ class Eye(nn.Module):
         return self.layers[0](x, torch.tensor([0, len(x)], dtype=torch.int32))
 
 
+class GroupedAttention(Attention):
+    """Two query heads share a key and value head, and the activation is one of its own."""
+
+    def __init__(self, config: object) -> None:
+        super().__init__(config.hidden_size, config.num_heads)
+        assert config.hidden_act == "silu"
+        self.attn = MMEncoderAttention(config.num_heads, config.head_dim, num_kv_heads=config.num_key_value_heads)
+        self.qkv = nn.Linear(config.hidden_size, (config.num_heads + 2 * config.num_key_value_heads) * config.head_dim)
+        self.sizes = [heads * config.head_dim for heads in (config.num_heads, *[config.num_key_value_heads] * 2)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attn(*self.qkv(x).split(self.sizes, dim=-1))
+
+
+class Facet(nn.Module):
+    """A tower for pictures of one size, with grouped-query attention."""
+
+    def __init__(self, config: object) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, config.hidden_size, config.patch_size, config.patch_size)
+        self.layers = nn.ModuleList(GroupedAttention(config) for _ in range(config.depth))
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        x = self.patches(pixel_values).flatten(2).transpose(1, 2)
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+class Helmet(nn.Module):
+    """A tower around another, which wants something that is not known."""
+
+    def __init__(self, config: object, visor: object) -> None:
+        super().__init__()
+        self.facet = Facet(config)
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        return self.facet(pixel_values)
+
+
 class Camera(nn.Module):
     """A whole model: it takes token ids."""
 
@@ -108,6 +152,47 @@ def test_a_tower_of_no_family_is_built_from_names_and_guesses() -> None:
     assert found.cls is Lens
     assert found.guessed == ("pupil_factor=1.0",)
     assert "pupil_factor=1.0" in found.notes[1]
+
+
+def test_a_tower_with_grouped_queries_is_asked_with_them() -> None:
+    (found,) = find.find(module_of(GroupedAttention, Facet))
+    assert found.tower.grouped_query
+    grouped = [shape for shape in shapes_of(found) if shape.kv_heads]
+    tower = find.make(found, grouped[0], torch.float32)
+    assert (tower.layers[0].attn.num_heads, tower.layers[0].attn.num_kv_heads) == (4, 2)
+    assert run(tower, found.inputs(grouped[0], SEVERAL, torch.float32)).shape == (3, 64, grouped[0].hidden_size)
+
+
+def test_a_part_stands_for_a_tower_that_cannot_be_built_and_that_is_said() -> None:
+    (found,) = find.find(module_of(GroupedAttention, Facet, Helmet))
+    assert found.cls is Facet
+    assert "part of Helmet, which cannot be built by itself" in found.notes[-1]
+    assert "wants visor" in found.notes[-1]
+
+
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_vl", "keye", "siglip2navit", "clip", "moonvit"])
+def test_a_vendors_copy_under_another_name_is_built_and_run(name: str, tmp_path: Path) -> None:
+    stock = import_module(f"vllm.model_executor.models.{name}")
+    (original,) = structure.towers_of(stock)
+    text = re.sub(r"\bfrom \.(?=\w)", "from vllm.model_executor.models.", Path(stock.__file__).read_text())
+    path = tmp_path / "vendor.py"
+    path.write_text(text.replace(original.__name__, "VendorEye"))
+    (found,) = find.find(load(path))
+    assert found.name == "VendorEye"
+    tower = find.make(found, Shape(), torch.float32)
+    with attention_calls(tower) as calls:
+        run(tower, found.inputs(Shape(), SEVERAL, torch.float32))
+    assert len(calls) == 2
+
+
+def test_pictures_of_one_call_are_those_of_several_calls() -> None:
+    for tower in families():
+        found = find.Found(nn.Module, tower)
+        together = found.inputs(Shape(), SEVERAL, torch.float32)
+        alone = found.inputs_one_by_one(Shape(), SEVERAL, torch.float32)
+        pixels = [inputs.args[0][0] if isinstance(inputs.args[0], list) else inputs.args[0] for inputs in alone]
+        joined = together.args[0] if isinstance(together.args[0], list) else [together.args[0]]
+        assert torch.equal(*(torch.cat([part.flatten() for part in parts]) for parts in (joined, pixels)))
 
 
 def test_what_a_tower_reads_and_nobody_knows_is_named_with_the_remedy() -> None:
