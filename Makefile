@@ -1,12 +1,14 @@
 # Two commands for a bare machine that has Python 3.10 or newer and make:
 #   make migrate                 port a copy of the example plugin (MODELS=path for your own, TARGET=0.32 for one vLLM)
+#   make check                   the same, and prove the port under a real vLLM (VLLM_PYTHON=its python; else one is made, about 6 GB)
 #   make test                    every check of this project
 # and one for those who want the tests that need a real vLLM (about 6 GB, made once):
 #   make vllm
 
 MODELS = examples/orchard_vl_plugin
 TARGET =
-export MODELS TARGET
+VLLM_PYTHON =
+export MODELS TARGET VLLM_PYTHON
 
 VENV = .venv
 MIGRATED = build/migrated
@@ -16,7 +18,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 \
 		&& { echo "$$python"; break; }; done)
 
-.PHONY: help migrate test vllm clean
+.PHONY: help migrate check test vllm clean
 .DEFAULT_GOAL := help
 # An environment whose making was broken off is made anew.
 .DELETE_ON_ERROR:
@@ -43,6 +45,17 @@ migrate: $(VENV)/.base
 		1) echo "Ported copy: $$copy, its report: $$report. FINDINGS REMAIN: the lines reported above need a person.";; \
 		*) fail "not everything in $$copy could be ported, see the errors above";; \
 	esac
+
+# Ported for the vLLM that proves it. What the port leaves to a person is no reason not to look at the rest.
+check: $(VENV)/.test
+	@set -eu; \
+	fail() { echo "make check: $$1" >&2; exit 2; }; \
+	python="$$VLLM_PYTHON"; [ -n "$$python" ] || python="$$($(VENV)/bin/python -m tests.wheels)/bin/python"; \
+	release=$$(PYTHONPATH=. "$$python" -c 'from codemods import vllm_api; print(vllm_api.installed() or "")'); \
+	[ -n "$$release" ] || fail "no vLLM in $$python; give one with VLLM_PYTHON=PATH"; \
+	copy="$(MIGRATED)/$$(basename -- "$$MODELS")"; rm -rf -- "$$copy"; \
+	$(MAKE) --no-print-directory migrate TARGET="$$release" || [ -e "$$copy" ] || exit 2; \
+	PYTHONPATH=. "$$python" -m porting.check "$$copy" --before "$$MODELS" --report "$$copy.check.html"
 
 test: $(VENV)/.test
 	$(VENV)/bin/python -m ruff check .

@@ -28,22 +28,23 @@ import pytest
 import yaml
 
 from codemods import rule_pages, vllm_api
+from porting.levels import LEVELS
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 LINKING = (*PAGES, *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("examples/*/README.md")))
 
 # What a copy of the project needs for the commands of its pages.
-PARTS = ("LICENSE", "Makefile", "README.md", "codemods", "docs", "examples", "pyproject.toml")
+PARTS = ("LICENSE", "Makefile", "README.md", "codemods", "docs", "examples", "porting", "pyproject.toml")
 
 # Commands that may be run here: offline, done in seconds, and without effect outside the folder they run in.
 SAFE = re.compile(
-    r"(?:vitport|python -m codemods\.(?:migrate|rule_pages|what_breaks)|python docs/make_picture\.py)(?: |$)"
+    r"(?:vitport(?:-check)?|python -m codemods\.(?:migrate|rule_pages|what_breaks)|python docs/make_picture\.py)(?: |$)"
 )
 SAFE_TOO = re.compile(r"(?:make migrate|pip install \.|git apply|git diff --no-index|grep|zcat)(?: |$)")
 
 # Commands whose exit code says that there is something to do.
-FINDING = {"vitport", "codemods.migrate", "codemods.what_breaks"}
+FINDING = {"vitport", "vitport-check", "codemods.migrate", "codemods.what_breaks"}
 
 BLOCK = re.compile(
     r"(?:^ *<!-- (?P<mark>file|run by): (?P<value>\S+) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
@@ -145,7 +146,7 @@ class Reader:
     def run(self, command: str, expected: str | None = None) -> str:
         """Run a command; it must succeed and print what is expected. Findings and changes are no failure."""
         words = command.split()
-        if shutil.which(words[0]) is None and words[0] not in ("pip", "python", "vitport"):
+        if shutil.which(words[0]) is None and words[0] not in ("pip", "python", "vitport", "vitport-check"):
             pytest.skip(f"{words[0]} is not installed")
         variables = {
             **os.environ,
@@ -268,6 +269,13 @@ def test_every_page_is_linked_from_the_index() -> None:
 def test_the_page_of_the_command_names_every_option_and_no_other(reader: Reader) -> None:
     shown = set(re.findall(r"--[a-z][a-z-]+", reader.run("vitport --help"))) - {"--help"}
     assert set(re.findall(r"`(--[a-z][a-z-]+)", text_of("docs/command.md"))) == shown
+
+
+def test_the_page_of_the_check_names_every_option_and_level_and_no_other(reader: Reader) -> None:
+    page = text_of("docs/checking.md")
+    shown = set(re.findall(r"--[a-z][a-z-]+", reader.run("vitport-check --help"))) - {"--help"}
+    assert set(re.findall(r"`(--[a-z][a-z-]+)", page)) == shown
+    assert re.findall(r"^\| (\w+) \| (.*\?) \|$", page, re.M) == [(level.name, level.question) for level in LEVELS]
 
 
 def test_rooms_know_whom_the_architecture_page_lets_them_know() -> None:

@@ -95,8 +95,9 @@ def test_extras():
     assert set(PROJECT["optional-dependencies"]) == {"porting", "cpu", "cuda", "npu", "notebooks", "demo", "test"}
 
 
-def test_the_command_is_there():
-    module, _, function = PROJECT["scripts"]["vitport"].partition(":")
+@pytest.mark.parametrize("command", PROJECT["scripts"])
+def test_the_commands_are_there(command: str):
+    module, _, function = PROJECT["scripts"][command].partition(":")
     tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
     assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
@@ -120,8 +121,10 @@ def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path):
 
 # The make commands, with a vitport that rewrites one file of what it is given and ends as it is told to.
 FAKE_PYTHON = """#!/bin/sh
+[ "$1" = -c ] && echo 0.32.0
 [ "$1" = -m ] || exit 0
-shift 2
+module=$2; shift 2
+[ "$module" = porting.check ] && { echo "checked $*"; exit 0; }
 echo "vitport $*"
 case " $* " in *" --diff "*) ;; *) echo "ported" > "$1/model.py" ;; esac
 exit "$FAKE"
@@ -141,6 +144,7 @@ def make(tmp_path: Path) -> Make:
     python.write_text(FAKE_PYTHON, encoding="utf-8")
     python.chmod(0o755)
     (environment / ".base").touch()
+    (environment / ".test").touch()
 
     def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         places = [f"VENV={environment}", f"MIGRATED={tmp_path / 'migrated'}"]
@@ -170,6 +174,22 @@ def test_migrate_ports_a_copy_and_leaves_the_original(make: Make, models: Path, 
     assert result.returncode == 0, result.stderr
     assert (models / "model.py").read_text(encoding="utf-8") == "original\n"
     assert (tmp_path / "migrated" / "my models" / "model.py").read_text(encoding="utf-8") == "ported\n"
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_check_proves_the_ported_copy_beside_the_original(make: Make, models: Path, tmp_path: Path, status: int):
+    """For the vLLM that is there to prove it, and also where the port left something to a person."""
+    copy = tmp_path / "migrated" / "my models"
+    result = make("check", f"MODELS={models}", f"VLLM_PYTHON={tmp_path / 'venv' / 'bin' / 'python'}", status=status)
+    assert result.returncode == 0, result.stderr
+    assert f"vitport {copy} --target 0.32.0" in result.stdout
+    assert f"checked {copy} --before {models} --report {copy}.check.html" in result.stdout
+
+
+def test_check_without_a_vllm_says_so(make: Make, models: Path):
+    result = make("check", f"MODELS={models}", "VLLM_PYTHON=true")
+    assert result.returncode == 2
+    assert "make check: no vLLM in true; give one with VLLM_PYTHON=PATH" in result.stderr
 
 
 def test_migrate_starts_from_the_original_each_time(make: Make, models: Path, tmp_path: Path):

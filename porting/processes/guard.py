@@ -38,11 +38,13 @@ _LOOKUPS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"
 # Where torch, vLLM and compilers keep what they have made once; variable -> folder if it is not set.
 _CACHES = {
     "FLASHINFER_WORKSPACE_BASE": "~/.cache/flashinfer",
+    "TORCHINDUCTOR_CACHE_DIR": "~/.cache/torchinductor",
     "TRITON_CACHE_DIR": "~/.triton",
     "VLLM_CACHE_ROOT": "~/.cache/vllm",
     "VLLM_CONFIG_ROOT": "~/.config/vllm",
 }
 _DEVICES = ("/dev/", "/proc/self/")
+_IMPORT = "<frozen importlib"  # the import system's frames
 
 
 class Guard:
@@ -88,10 +90,15 @@ class Guard:
         raise PermissionError(f"refused by vitport: {what}")
 
     def _in_model(self) -> str | None:
-        """File and line of the innermost frame that is the model's own code."""
+        """File and line of the innermost frame that is the model's own code.
+
+        What a library does while it is imported is its own affair, whoever imports it.
+        """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename
+            if name.startswith(_IMPORT):
+                return None
             if not name.startswith("<"):
                 path = os.path.realpath(name)
                 if _below(path, (self._home,)) and not _below(path, self._not_home):

@@ -144,5 +144,11 @@ def _python(
         stderr=errors,
         start_new_session=True,
         cwd=folder,
-        env={**ENVIRONMENT, **os.environ, "PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **ENVIRONMENT,
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torchinductor",  # else torch decides on one for all time as it starts
+            **os.environ,
+            "PYTHONPATH": python_path(),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
     )

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from porting.matrix import BAD
 from porting.report import Report, worst
-from porting.reports.words import CELLS, flat, heading, number, problems, where
+from porting.reports.words import cell, flat, heading, number, problems, where
 from porting.result import Result, Status
 
 _STYLES = {
@@ -48,8 +48,9 @@ def _matrix(report: Report) -> Table:
     for model in report.models:
         row = [Text(model.name)]
         for column in report.columns:
-            status = worst(report.cell(model.name, column))
-            row.append(Text(CELLS[status], style=_STYLES[status] if status else ""))
+            results = report.cell(model.name, column)
+            status = worst(results)
+            row.append(Text(cell(results), style=_STYLES[status] if status else ""))
         table.add_row(*row)
     return table
 

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader
 from porting.matrix import BAD
 from porting.report import Report, worst
 from porting.reports.heat_map import draw, heat_maps
-from porting.reports.words import CELLS, flat, heading, number, place, problems, tables
+from porting.reports.words import CELLS, cell, flat, heading, number, place, problems, tables
 from porting.result import Status
 
 _CLASSES = {
@@ -31,6 +31,7 @@ def render(report: Report) -> str:
         cell=report.cell,
         worst=worst,
         words=CELLS,
+        word=cell,
         classes=_CLASSES,
         bad=BAD,
         problems=problems,

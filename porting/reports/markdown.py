@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from porting.matrix import BAD
-from porting.report import Report, worst
-from porting.reports.words import CELLS, flat, heading, number, place, problems, where
+from porting.report import Report
+from porting.reports.words import cell, flat, heading, number, place, problems, where
 from porting.result import Result, Status
 
 
@@ -25,8 +25,8 @@ def matrix(report: Report) -> Iterator[str]:
     yield "| model | " + " | ".join(" ".join(filter(None, heading(column))) for column in columns) + " |"
     yield "|---" * (len(columns) + 1) + "|"
     for model in report.models:
-        cells = [CELLS[worst(report.cell(model.name, column))] for column in columns]
-        yield f"| {_text(model.name)} | " + " | ".join(f"**{c}**" if c.isupper() else c for c in cells) + " |"
+        cells = [cell(report.cell(model.name, column)) for column in columns]
+        yield f"| {_text(model.name)} | " + " | ".join(f"**{c}**" if c[:1].isupper() else c for c in cells) + " |"
 
 
 def circumstances(report: Report) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from porting.report import Column
+from porting.matrix import BAD
+from porting.report import Column, worst
 from porting.result import Result, Status
 
 CELLS = {
@@ -18,6 +19,13 @@ CELLS = {
     Status.NOT_RUN: "not run",
 }
 _SHORT = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def cell(results: Sequence[Result]) -> str:
+    """The word of a cell; where only some of its results are bad, how many."""
+    status = worst(results)
+    bad = sum(result.status in BAD for result in results)
+    return CELLS[status] + (f" {bad}/{len(results)}" if 0 < bad < len(results) else "")
 
 
 def heading(column: Column) -> list[str]:

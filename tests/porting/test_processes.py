@@ -232,6 +232,19 @@ def test_what_others_than_the_model_were_refused_is_a_note(ask: Ask, tmp_path: P
     assert (result.status, result.notes) == (Status.PASSED, ("refused: writing to /not-here",))
 
 
+def test_what_a_library_does_while_it_is_imported_is_its_own_affair(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "library.py").write_text("try:\n    open('/not-here', 'w')\nexcept OSError:\n    pass\n")
+    result = ask(f"sys.path.append({str(tmp_path)!r}); import library; {PASS}")
+    assert (result.status, result.notes) == (Status.PASSED, ("refused: writing to /not-here",))
+
+
+def test_what_the_model_does_while_it_is_imported_is_not(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "plugin" / "part.py").write_text("try:\n    open('/not-here', 'w')\nexcept OSError:\n    pass\n")
+    result = ask(f"sys.path.append(os.path.dirname(__file__)); import part; {PASS}")
+    assert result.summary == "the model tried writing to /not-here at part.py:2, which was refused"
+
+
 # -- ends of others --------------------------------------------------------------------------------------------------
 
 ASKING = """

@@ -101,6 +101,13 @@ def test_a_cell_shows_its_worst(statuses: list[Status], shown: Status | None) ->
     assert worst(report_of(*statuses).results) is shown
 
 
+def test_a_cell_with_good_and_bad_in_it_says_how_many_are_bad() -> None:
+    report = report_of(Status.PASSED, Status.FAILED, Status.PASSED)
+    assert "FAIL 1/3" in console.render(report, False)
+    assert "| m | **FAIL 1/3** |" in list(markdown.matrix(report))
+    assert ">FAIL 1/3</a>" in html.render(report)
+
+
 def test_a_level_that_was_not_asked_stands_in_all_its_columns() -> None:
     assert REPORT.columns == (
         Column("load"),
