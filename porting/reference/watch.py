@@ -17,14 +17,10 @@ from torch.overrides import TorchFunctionMode
 from porting.reference import attention
 from porting.reference.replace import Kernels, encoder_attention
 
-# What attention looks like to PyTorch where no kernel of vLLM computes it.
 SDPA = torch.nn.functional.scaled_dot_product_attention
-BY_TORCH = {
-    SDPA,
-    torch.nn.functional.softmax,
-    torch.softmax,
-    torch.Tensor.softmax,
-}
+
+# What attention looks like to PyTorch where no kernel of vLLM computes it.
+BY_TORCH = {SDPA, torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax}
 
 
 @dataclass

@@ -19,7 +19,7 @@ from tests.porting.faults.ports import ORIGINALS, ports
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("groups")]
 
-ASKED = [level for level in LEVELS if level.name in {"static", "load", "build", "parity", "paths"}]
+ASKED = [level for level in LEVELS if level.name in {"static", "load", "build", "parity", "paths", "parallel"}]
 BAD = {Status.FAILED, Status.ERROR, Status.TIMED_OUT}
 
 

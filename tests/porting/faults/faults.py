@@ -224,6 +224,28 @@ FAULTS = (
         {"build": "has 2 heads on one of 2 ranks, not 1"},
     ),
     Fault(
+        "qkv divided as one matrix",
+        "packed",
+        "Half of the rows of three matrices is one and a half of them, and no rank has whole heads.",
+        (
+            (
+                """\
+QKVParallelLinear(
+            hidden_size=hidden_size,
+            head_size=self.head_dim,
+            total_num_heads=num_heads,
+            total_num_kv_heads=num_heads,
+""",
+                """\
+ColumnParallelLinear(
+            hidden_size,
+            3 * hidden_size,
+""",
+            ),
+        ),
+        {"parallel": "differs"},
+    ),
+    Fault(
         "op built in forward",
         "packed",
         "An op chooses its backend from the configuration that is current while a model is built.",
