@@ -311,6 +311,7 @@ BROKEN: dict[str, tuple[Callable[..., torch.Tensor], dict[str, Any], str]] = {
     "unpad, heads of keys": (unpad, {"num_kv_heads": 3}, "num_kv_heads is 3; must divide 4"),
     "unpad, on the device": (unpad, {"seq_len": torch.tensor([3, 5]).to("meta")}, "must be on the host"),
     "unpad, int64": (unpad, {"seq_len": torch.tensor([3, 5])}, "seq_len is a tensor of int64, shape (2,)"),
+    "unpad, a column": (unpad, {"seq_len": torch.tensor([[3], [5]], dtype=INT32)}, "must have one dimension"),
     "unpad, cumulative": (unpad, {"seq_len": LONG.cu_seqlens}, "must cover the 8 tokens"),
     "unpad, list": (unpad, {"seq_len": [3, 5]}, "seq_len is [3, 5]; must be a tensor"),
     "unpad, heads": (unpad, {"num_heads": 8}, "num_heads is 8; query has 4 heads"),

@@ -214,7 +214,10 @@ FAULTS = (
                 "",
             ),
         ),
-        {"build": "there is no MMEncoderAttention in it"},
+        {
+            **dict.fromkeys(ALL_PARITY, "no call of MMEncoderAttention was seen"),
+            **dict.fromkeys(ALL_PATHS, "no MMEncoderAttention ran: attention is computed in FixedSizeAttention"),
+        },
     ),
     Fault(
         "heads not divided",
