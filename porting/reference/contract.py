@@ -76,12 +76,8 @@ class Contract:
     def head_dim(self, query: torch.Tensor, multiple: int, largest: int) -> None:
         """The head dimension is one that the kernel was compiled for."""
         size = query.shape[2]
-        self.require(
-            size % multiple == 0 and size <= largest,
-            "q",
-            query,
-            f"head_dim must be a multiple of {multiple} and at most {largest}",
-        )
+        self.require(size % multiple == 0, "q", query, f"head_dim must be a multiple of {multiple}")
+        self.require(size <= largest, "q", query, f"head_dim must be at most {largest}")
 
     def cumulative(self, argument: str, cumulative: torch.Tensor, query: torch.Tensor) -> list[int]:
         """`cumulative` is where each sequence begins, and the end of the last: the lengths of the sequences."""
