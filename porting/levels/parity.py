@@ -1,6 +1,7 @@
 """Same weights, same pictures: does the ported tower give what the original gives, and what attention should give?
 
-Two results for each tower: against its original, and against a reference, which needs no original.
+Two results for each tower: against its original, and against a reference, which needs no original. A third where the
+original's own vLLM was asked for: whether it computes there what it computes here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
+from porting import releases
+from porting.comparison import old_release
 from porting.comparison.case import Case, Outcome, pictures_of, said, shapes_of
 from porting.comparison.original import against_original
 from porting.comparison.reference import against_reference
@@ -21,8 +24,8 @@ from porting.towers.tower import Shape
 
 
 def run(job: Job) -> list[Result]:
-    """Two results for each tower of the file."""
-    return each_tower(job, lambda pair: _both(job, pair))
+    """Two or three results for each tower of the file."""
+    return each_tower(job, lambda pair: [*_both(job, pair), *_in_its_own_vllm(job, pair)])
 
 
 def _both(job: Job, pair: Pair) -> list[Result]:
@@ -38,6 +41,29 @@ def _both(job: Job, pair: Pair) -> list[Result]:
         _against_original(job, pair, original, notes),
         _result(job, pair, "the reference", reference, notes),
     ]
+
+
+def _in_its_own_vllm(job: Job, pair: Pair) -> list[Result]:
+    if not (pair.file and pair.original and job.before and job.before_release):
+        return []
+    if (job.device, job.dtype) != ("cpu", "float32"):  # old releases are had for the CPU, and rounding says least there
+        return []
+    release = pair.file.release
+    what = f"{pair.name}, its original in vLLM {release} itself"
+    if not releases.made(release):
+        return [job.result(Status.NOT_RUN, f"{what}: not made, by `python -m porting.releases {release}`")]
+    try:
+        put, shim = old_release.question(pair.file, pair.original, job.before)
+        (own,) = old_release.ask([put], release)
+    except Exception as error:
+        return [job.result(Status.NOT_RUN, f"{what}: {said(error)}")]
+    if own.problem:
+        return [job.result(Status.NOT_RUN, f"{what}: cannot be run there, {own.problem}")]
+    found = old_release.compare(shim, own)
+    numbers = {"difference": found.difference}
+    if found.problem:  # not a fault of the port
+        return [job.result(Status.ERROR, f"{what}: the shim is wrong, it {found.problem}", numbers=numbers)]
+    return [job.result(Status.PASSED, f"{what}: difference {found.difference:.2g}", numbers=numbers)]
 
 
 def _cases(job: Job, pair: Pair, shape: Shape) -> Iterator[Case | str]:
