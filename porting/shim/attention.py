@@ -1,8 +1,8 @@
 """Vision attention as releases before the port computed it, by plain `scaled_dot_product_attention`.
 
 Sources: vLLM 0.10.2 to 0.14.0, `attention/layer.py`, `attention/ops/vit_attn_wrappers.py`,
-`attention/layers/mm_encoder_attention.py`, and xFormers' `memory_efficient_attention_forward`. Where the backend is
-FLASH_ATTN, the kernel is the one that the installed vLLM calls, looked up at each call.
+`attention/layers/mm_encoder_attention.py`. Where the backend is FLASH_ATTN, the kernel is the one that the installed
+vLLM calls, looked up at each call.
 
 Layouts: `b` batch, `s` tokens, `h` heads, `d` head_dim; all sequences of a batch of one lie behind each other and
 `cu_seqlens` (int32, first 0, last s) says where each begins.
@@ -11,7 +11,6 @@ Layouts: `b` batch, `s` tokens, `h` heads, `d` head_dim; all sequences of a batc
 from __future__ import annotations
 
 import importlib
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -244,42 +243,6 @@ class EncoderAttentionIgnoringScale(EncoderAttention):
         assert cu_seqlens is not None, "MMEncoderAttention of vLLM 0.13 wants cu_seqlens"
         output = super().forward(query, key, value, cu_seqlens, max_seqlen)
         return output.view(*query.shape[:2], self.num_heads, self.head_size)
-
-
-class BlockDiagonalMask:
-    """xFormers' mask for sequences that lie behind each other in a batch of one."""
-
-    def __init__(self, lengths: list[int]) -> None:
-        self.lengths = lengths
-
-    @classmethod
-    def from_seqlens(
-        cls, q_seqlen: list[int], kv_seqlen: list[int] | None = None, device: Any = None
-    ) -> BlockDiagonalMask:
-        assert kv_seqlen is None or list(kv_seqlen) == list(q_seqlen), "cross-attention is not computed here"
-        return cls(list(q_seqlen))
-
-
-def memory_efficient_attention_forward(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_bias: BlockDiagonalMask | None = None,
-    p: float = 0.0,
-    scale: float | None = None,
-) -> torch.Tensor:
-    """xFormers' attention: `(b, s, h, d)` in and out."""
-    assert p == 0, "dropout is not computed here"
-    if attn_bias is None:
-        return attend(query, key, value, scale)
-    assert isinstance(attn_bias, BlockDiagonalMask), f"the mask {type(attn_bias).__name__} is not computed here"
-    return attend_within(query, key, value, attn_bias.lengths, scale)
-
-
-XFORMERS_OPS = SimpleNamespace(
-    memory_efficient_attention_forward=memory_efficient_attention_forward,
-    memory_efficient_attention=memory_efficient_attention_forward,
-)
 
 
 def _starts(batch: int, length: int, device: torch.device) -> torch.Tensor:

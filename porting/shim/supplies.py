@@ -13,7 +13,7 @@ from typing import Any
 from codemods.target import release_key
 from codemods.vllm_api import Api
 from porting.private_modules import Importer
-from porting.shim import attention, backends, decorators, encoder_outputs, rotary, transformers_rotary
+from porting.shim import attention, backends, decorators, encoder_outputs, rotary, transformers_rotary, xformers_ops
 
 Make = Callable[[Api, Importer], Any]
 
@@ -100,8 +100,8 @@ SUPPLIES = (
     Supply("vllm.vllm_flash_attn.layers.rotary.apply_rotary_emb", _as_is(rotary.flash_rotary)),
     Supply("flash_attn.layers.rotary.apply_rotary_emb", _as_is(rotary.flash_rotary)),
     Supply("flash_attn.ops.triton.rotary.apply_rotary", _as_is(rotary.flash_rotary)),
-    Supply("xformers.ops", _as_is(attention.XFORMERS_OPS)),
-    Supply("xformers.ops.fmha.attn_bias.BlockDiagonalMask", _as_is(attention.BlockDiagonalMask)),
+    Supply("xformers.ops", _as_is(xformers_ops.XFORMERS_OPS)),
+    Supply("xformers.ops.fmha.attn_bias.BlockDiagonalMask", _as_is(xformers_ops.BlockDiagonalMask)),
     # Rotary embedding
     Supply(f"{_ROTARY}.get_rope", _as_is(rotary.get_rope_0_11), before="0.12"),
     Supply(f"{_ROTARY}.get_rope", _as_is(rotary.get_rope_0_12), since="0.12", before="0.13"),
