@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from codemods.devices.device_tests import imported_classes
 from codemods.notebook import SUFFIX, Notebook, NotebookError
 from codemods.parsed_file import ParsedFile
 from codemods.project import module_name
@@ -130,7 +131,7 @@ def _passed_on(files: Sequence[ParsedFile]) -> set[str]:
                     names = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
                     if names & set(V.BACKEND_PARAMETERS):
                         found.add(node.name)
-        found |= _made_from_multi_head(file)
+        found |= _made_from_multi_head(file) | imported_classes(file)
     return found
 
 

@@ -64,6 +64,11 @@ def ascend_files(version: str) -> Path:
     return package_files("vllm-ascend", "vllm_ascend", version)
 
 
+def omni_files(version: str) -> Path:
+    """The `vllm_omni/` folder of a release of vllm-omni, likewise."""
+    return package_files("vllm-omni", "vllm_omni", version)
+
+
 def package_files(distribution: str, package: str, version: str) -> Path:
     """The folder of a package as a release of a distribution has it, Python files only; downloaded once."""
     folder = CACHE / f"{package.replace('_', '-')}-files" / version / package
