@@ -10,15 +10,38 @@ from codemods.parsed_file import ParsedFile, self_attribute
 from codemods.project import Class, Project
 
 DEVICES = frozenset(
-    {"npu", "ascend", "cuda", "nvidia", "rocm", "hip", "xpu", "hpu", "gaudi", "musa", "mlu", "tpu", "mps", "cpu", "gpu"}
+    {
+        "npu",
+        "ascend",
+        "cuda",
+        "nvidia",
+        "amd",
+        "rocm",
+        "hip",
+        "xpu",
+        "hpu",
+        "gaudi",
+        "musa",
+        "mlu",
+        "tpu",
+        "mps",
+        "cpu",
+        "gpu",
+    }
 )
 _ASKS = frozenset({"device_type", "device_name", "is_out_of_tree", "get_device_type"})
-_WORDS = re.compile(r"[^a-z0-9]+|_")
+_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_ANYWHERE = re.compile("|".join(sorted(DEVICES)), re.IGNORECASE)
 
 
 def names_device(text: str) -> bool:
-    """Whether one of the words of a name is a device: `is_npu`, `HAS_CUDA`, `torch.npu`, `forward_hip`."""
-    return any(word in DEVICES for word in _WORDS.split(text.lower()))
+    """Whether one of the words of a name is a device: `is_npu`, `HAS_CUDA`, `torch.npu`, `CudaGraph`."""
+    return any(word.lower() in DEVICES for word in _WORDS.split(text))
+
+
+def may_name_device(file: ParsedFile) -> bool:
+    """Whether a device can be named in a file at all: a quick look."""
+    return _ANYWHERE.search(file.text) is not None
 
 
 def asks_device(project: Project, file: ParsedFile, test: ast.expr, follow: bool = True) -> bool:
@@ -49,6 +72,6 @@ def _held(project: Project, file: ParsedFile, node: ast.Name | ast.Attribute) ->
 
 def imported_classes(file: ParsedFile) -> set[str]:
     """Classes that a file with a branch for a device takes from elsewhere: what they are decides whether it can run."""
-    if ".forward(" not in file.text or not names_device(file.text):
+    if ".forward(" not in file.text or not may_name_device(file):
         return set()
     return {i.alias for i in file.imports if i.name is not None and i.name[:1].isupper() and i.alias == i.name}

@@ -84,7 +84,7 @@ def _literals(project: Project, file: ParsedFile) -> Iterator[_Literal]:
             yield _Literal(node, f"{name}()", f"{_NEUTRAL[name]}()")
         yield from _arguments(node, name)
     for node in file.nodes[ast.IfExp]:
-        if isinstance(node, ast.IfExp) and _is(node.body, "cuda") and _is(node.orelse, "cpu"):
+        if isinstance(node, ast.IfExp) and _has(file, node.body, "cuda") and _has(file, node.orelse, "cpu"):
             yield _Literal(node, ast.unparse(node), f"{_DEVICE} (None where there is only a CPU)")
     for kind in FunctionNode:
         for function in file.nodes[kind]:
@@ -104,7 +104,7 @@ def _arguments(call: ast.Call, name: str) -> Iterator[_Literal]:
     if device is not None and _is(device, "cuda"):
         yield _Literal(device, f'"{_value(device)}" for a device', _DEVICE)
     if method == "cuda" and not name and len(call.args) + len(call.keywords) <= 1:
-        yield _Literal(call, f"{ast.unparse(call.func)}()", f".to({_DEVICE})")
+        yield _Literal(call, ".cuda()", f".to({_DEVICE})")
     backend = keyword(call, "backend")
     if backend is None and name in _MAKES_GROUP and call.args and name.endswith("init_process_group"):
         backend = call.args[0]
@@ -117,13 +117,17 @@ def _is(node: ast.expr, word: str) -> bool:
     return _value(node).partition(":")[0] == word
 
 
+def _has(file: ParsedFile, node: ast.expr, word: str) -> bool:
+    return any(_is(inner, word) for inner in file.below(node) if isinstance(inner, ast.Constant))
+
+
 def _value(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _for_cuda(project: Project, file: ParsedFile, node: ast.AST) -> bool:
     """Whether the place is for certain devices anyway: by a test around it or ahead of it, or by its name."""
-    if any(names_device(name) for name in (file.path.stem, file.path.parent.name)):
+    if any(names_device(name) for name in _names_of(file)):
         return True
     below = node
     for above in file.above(node):
@@ -134,12 +138,22 @@ def _for_cuda(project: Project, file: ParsedFile, node: ast.AST) -> bool:
             return True
         if isinstance(above, (ast.BoolOp, ast.Compare)):
             return True  # it is such a test itself, or a part of one
-        if isinstance(above, (ast.If, ast.While, ast.Assert)) and above.test is below:
+        if isinstance(above, (ast.If, ast.IfExp, ast.While, ast.Assert)) and above.test is below:
             return True
         if any(_leaves_elsewhere(project, file, step) for step in _ahead(above, below)):
             return True
         below = above
     return False
+
+
+def _names_of(file: ParsedFile) -> Iterator[str]:
+    """The name of a file, and of the packages that it lies in."""
+    yield file.path.stem
+    inside = reversed(file.module.split(".")[: None if file.is_package else -1])
+    for package, folder in zip(inside, reversed(file.path.parent.parts)):
+        if package != folder:
+            return
+        yield package
 
 
 def _ahead(above: ast.AST, statement: ast.AST) -> Iterator[ast.stmt]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from codemods import edits as E
 from codemods.devices.arms import Arms, Fault
-from codemods.devices.device_tests import asks_device, names_device
+from codemods.devices.device_tests import asks_device, may_name_device
 from codemods.devices.kinds import Kinds
 from codemods.findings import Severity
 from codemods.parsed_file import FunctionNode, ParsedFile, same
@@ -130,24 +130,24 @@ class _File:
     def _following(self, node: ast.If) -> tuple[list[ast.AST], list[ast.AST]]:
         """What runs where an `if` without `else` is not taken: the rest of its block, and what comes behind that."""
         rests: list[list[ast.AST]] = []
-        step: ast.stmt = node
-        while isinstance(above := self.file.parents[step], ast.stmt | ast.Module):
+        step: ast.AST = node
+        while isinstance(step, (ast.If, ast.With, ast.AsyncWith)):
             if not _is_elif(self.file, step):
                 block = _block(self.file, step)
                 rests.append(list(block[block.index(step) + 1 :]))
-            if not isinstance(above, (ast.If, ast.With, ast.AsyncWith)):
-                break
-            step = above
+            step = self.file.parents[step]
         first, *others = rests
         return first, [step for rest in others for step in rest]
 
     def _caught(self, node: ast.AST) -> bool:
         """Whether something around the branch may catch the failure and go on in another way."""
+        below = node
         for above in self.file.above(node):
             if isinstance(above, (*FunctionNode, ast.Lambda)):
                 return False
-            if isinstance(above, ast.Try) and above.handlers:
+            if isinstance(above, ast.Try) and above.handlers and below in above.body:
                 return True
+            below = above
         return False
 
     # -- what is done ------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def _takes_first(step: ast.stmt, names: set[str]) -> bool:
 def plan(run: Plan) -> None:
     kinds = Kinds(run.project, OmniApi.beside(run.target.version))
     for file in run.open_files:
-        if names_device(file.file.text):
+        if may_name_device(file.file):
             _File(run, file, kinds).look()
 
 

@@ -18,6 +18,7 @@ RELEASES = ("0.13.0", "0.14.0", "0.15.0", "0.18.1", "0.20.2", "0.24.0", "0.28.0"
 FOLDERS = ("model_executor/models", "models")  # later releases have both
 
 STAYS = "0.13 has MultiHeadAttention, and no MMEncoderAttention that could do without cu_seqlens: a note, no fault"
+CUDA = "a stream, an event or an autocast of CUDA's alone, in a file that is for any device: a note, no fault"
 
 # (release, file, rule): (how many lines of the report, why)
 FAULTS: dict[tuple[str, str, str], tuple[int, str]] = {
@@ -26,6 +27,18 @@ FAULTS: dict[tuple[str, str, str], tuple[int, str]] = {
         for name in (
             *("aimv2", "blip", "clip", "deepencoder", "glm4v", "hunyuan_vision", "idefics2_vision_model"),
             *("intern_vit", "interns1_vit", "mllama4", "molmo", "siglip", "step3_vl", "whisper"),
+        )
+    },
+    **{
+        (release, f"{folder}models/{name}.py", "VA803"): (count, CUDA)
+        for release, folder, name, count in (
+            *((release, "model_executor/", "nemotron", 2) for release in RELEASES if release < "0.28"),
+            ("0.15.0", "model_executor/", "kimi_k25", 1),
+            *(("0.20.2", "model_executor/", name, 1) for name in ("deepseek_v4", "deepseek_v4_mtp")),
+            *((release, "", "deepseek_v4/attention", 3) for release in ("0.24.0", "0.28.0", "0.32.0")),
+            ("0.32.0", "", "deepseek_v41/attention", 1),
+            ("0.32.0", "", "deepseek_v41/common/engram", 2),
+            ("0.32.0", "", "qwen4_exp/common/ngram_embedding", 2),
         )
     },
     ("0.13.0", "model_executor/models/jais2.py", "VA502"): (

@@ -117,6 +117,17 @@ FIXED = {
         ],
         [f"return {SHARED}"],
     ),
+    "inside of another branch": (
+        ["if attn_metadata is not None:", "    if is_npu():", f"        return {DEVICE}[0]", f"return {SHARED}"],
+        [f"return {SHARED}"],
+    ),
+    "where an error is handled": (
+        [
+            *("try:", "    key = key.contiguous()", "except RuntimeError:", "    if is_npu():"),
+            *(f"        return {DEVICE}[0]", f"    return {SHARED}", "return query"),
+        ],
+        ["try:", "    key = key.contiguous()", "except RuntimeError:", f"    return {SHARED}", "return query"],
+    ),
     "a name that is not defined": (
         ["if is_npu():", "    return fused_attention(query, key, value, scale=1.0)[0]", f"return {SHARED}"],
         [f"return {SHARED}"],
