@@ -23,7 +23,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Rule:
-    """One job. `names` are the identifiers that make the rule apply: the byte search over files is made from them."""
+    """One job. `names` are the identifiers that make the rule apply: the byte search over files is made from them.
+
+    `words` are searched for as well; they are nobody's names in particular, so their uses are not accounted for.
+    """
 
     code: str
     name: str
@@ -33,6 +36,7 @@ class Rule:
     names: frozenset[str]
     plan: Callable[[Plan], None]
     examples: tuple[Example, ...]
+    words: frozenset[str] = frozenset()
     review: str = ""  # empty: safe. Otherwise what a person should look at, and why
     requires: tuple[str, ...] = ()  # codes without which this rule must not run
     sweeps: bool = False  # runs again with its like until nothing more dies

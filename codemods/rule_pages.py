@@ -74,7 +74,8 @@ def _page(rule: Rule) -> Iterator[str]:
     marked = "safe, unless the report marks a rewrite for review"
     yield f"- **Safety**: {rule.safety if rule.review or rule.report_only else marked}"
     yield f"- **Follows**: {rule.follows}"
-    yield f"- **Looks at files that mention**: {', '.join(f'`{name}`' for name in sorted(rule.names)) or 'anything'}"
+    words = ", ".join(f"`{name}`" for name in sorted(rule.names | rule.words))
+    yield f"- **Looks at files that mention**: {words or 'anything'}"
     if rule.requires:
         yield f"- **Runs only together with**: {', '.join(rule.requires)}"
     yield ""

@@ -83,7 +83,7 @@ def examine(paths: Sequence[Path], options: Options, progress: Progress | None =
         target(release)
     rules = active_rules(options)
     found = discover(paths)
-    inputs = read_all(found.files, paths, {name for rule in rules for name in rule.names})
+    inputs = read_all(found.files, paths, {name for rule in rules for name in rule.names | rule.words})
     setting = Setting(neighbours_of(inputs), rules, elsewhere_of(inputs), found.roots)
     frozen: dict[Path, Finding] = {}
     notes: dict[Path, list[Finding]] = {}

@@ -183,7 +183,8 @@ RULE = Rule(
         "function, class or file named after one."
     ),
     follows="nothing upstream: torch.accelerator",
-    names=frozenset({"cuda", "nccl"}),
+    names=frozenset(),
+    words=frozenset({"cuda", "nccl"}),
     plan=plan,
     examples=(Example(before=_EXAMPLE, after=_EXAMPLE, refused=True),),
     report_only=True,

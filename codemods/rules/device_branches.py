@@ -289,7 +289,8 @@ RULE = Rule(
         "stay. Where nothing shows what the object is, a warning asks."
     ),
     follows="vllm-omni PR #597",
-    names=frozenset({"npu", "is_npu", "xpu", "is_xpu", "hpu", "is_hpu", "musa", "is_musa", "vllm_omni"}),
+    names=frozenset(),
+    words=frozenset({"npu", "is_npu", "xpu", "is_xpu", "hpu", "is_hpu", "musa", "is_musa", "vllm_omni"}),
     plan=plan,
     examples=(
         Example(before=_BEFORE, after=_AFTER),

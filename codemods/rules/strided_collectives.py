@@ -263,7 +263,8 @@ RULE = Rule(
         "is a collective by its name only, a note asks."
     ),
     follows="vllm-omni PR #597",
-    names=frozenset({*TELLING, "P2POp", "distributed", "vllm_omni"}),
+    names=frozenset(),
+    words=frozenset({*TELLING, "P2POp", "distributed", "vllm_omni"}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER), Example(before=_REFUSED, after=_REFUSED, refused=True)),
 )

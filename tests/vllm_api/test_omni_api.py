@@ -9,7 +9,8 @@ from textwrap import dedent
 
 import pytest
 
-from codemods.vllm_omni_api import Kind, OmniApi, Role, build
+from codemods.devices import build_omni_api as build
+from codemods.vllm_omni_api import Kind, OmniApi, Role
 from codemods.vllm_omni_api.api import facts_of, releases
 from tests import wheels
 

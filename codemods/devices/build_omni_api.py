@@ -1,4 +1,4 @@
-"""Build the index of vllm-omni from its wheels: `python -m codemods.vllm_omni_api.build VERSION...`.
+"""Build the index of vllm-omni from its wheels: `python -m codemods.devices.build_omni_api VERSION...`.
 
 All releases that are to be in the index are named, oldest first; the file is written anew. Nothing is installed or
 imported. Exit codes: 0 done (with `--check`: the data agrees), 1 the data differs, 2 a release cannot be read.
@@ -32,7 +32,7 @@ Facts = dict[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m codemods.vllm_omni_api.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m codemods.devices.build_omni_api", description=__doc__)
     parser.add_argument("versions", nargs="+", metavar="VERSION", help="every release, such as 0.14.0 0.16.0")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where the data differs")
     options = parser.parse_args(arguments)
