@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from porting import host, models
 
@@ -54,7 +55,6 @@ def write(folder: Path, architecture: str) -> None:
     Weights are float32, made from their names; the language model knows the 256 bytes and a few tokens about pictures.
     """
     import transformers
-    from tokenizers.pre_tokenizers import ByteLevel
 
     config = models.config(architecture)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -63,14 +63,23 @@ def write(folder: Path, architecture: str) -> None:
     model.save_pretrained(folder)
 
     recipe = PROCESSORS[architecture]
-    alphabet = sorted(ByteLevel.alphabet())
-    tokenizer = transformers.Qwen2Tokenizer(vocab={letter: index for index, letter in enumerate(alphabet)}, merges=[])
-    tokenizer.add_tokens(list(QWEN_TOKENS), special_tokens=True)
-    size = {"shortest_edge": 28 * 28, "longest_edge": recipe.pixels}
     vision = config["vision_config"]
-    cut = {name: vision[name] for name in ("patch_size", "temporal_patch_size")} | {
-        "merge_size": vision["spatial_merge_size"]
+    sizes = {name: vision[name] for name in ("patch_size", "temporal_patch_size")}
+    sizes |= {
+        "merge_size": vision["spatial_merge_size"],
+        "size": {"shortest_edge": 28 * 28, "longest_edge": recipe.pixels},
     }
-    parts = [getattr(transformers, part)(size=size, **cut) for part in (recipe.image, recipe.video)]
-    processor = getattr(transformers, recipe.name)(parts[0], tokenizer, parts[1], chat_template=CHAT)
+    parts = [getattr(transformers, part)(**sizes) for part in (recipe.image, recipe.video)]
+    processor = getattr(transformers, recipe.name)(parts[0], tokenizer(), parts[1], chat_template=CHAT)
     processor.save_pretrained(folder)
+
+
+def tokenizer() -> Any:
+    """Of bytes, with QWEN_TOKENS."""
+    import transformers
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    alphabet = sorted(ByteLevel.alphabet())
+    made = transformers.Qwen2Tokenizer(vocab={letter: index for index, letter in enumerate(alphabet)}, merges=[])
+    made.add_tokens(list(QWEN_TOKENS), special_tokens=True)
+    return made

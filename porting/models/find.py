@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +54,46 @@ def find(module: ModuleType, path: Path) -> Whole:
                 return Whole(cls, architecture, stock_of(cls), plugin, {})
     if not own:
         raise NoWholeModel(f"no class of {path.name} is a whole model that takes pictures")
-    cls = own[-1]  # the last one is made of those before it
+    known = models.architectures()
+    cls = next((each for each in own if each.__name__ in known), own[-1])  # the last is made of those before it
     environment = {registered.FILE: str(path.resolve()), registered.CLASS: cls.__name__}
     here = Plugin(Path(__file__).parents[2], registered.ENTRY_POINT)
     return Whole(cls, cls.__name__, stock_of(cls), here, environment)
+
+
+def find_class(module: ModuleType, path: Path) -> tuple[type[nn.Module], str]:
+    """The whole model of a loaded file and its stock architecture; for the file of a tower alone, vLLM's around it.
+
+    Raises NoWholeModel.
+    """
+    try:
+        whole = find(module, path)
+        return whole.cls, whole.stock
+    except NoWholeModel as reason:
+        try:
+            cls = around(module, path)
+        except NoWholeModel:
+            raise reason from None
+        return cls, stock_of(cls)
+
+
+def around(module: ModuleType, path: Path) -> type[nn.Module]:
+    """vLLM's own whole model that imports from a file of this name, made anew so that it imports from the module.
+
+    Raises NoWholeModel.
+    """
+    for architecture in models.architectures():
+        name, cls = _stock(architecture)
+        spec = importlib.util.find_spec(name)
+        uses = rf"^from (\.|{MODELS}\.){path.stem} import "
+        if spec and spec.origin and re.search(uses, Path(spec.origin).read_text(encoding="utf-8"), re.MULTILINE):
+            sys.modules[f"{MODELS}.{path.stem}"] = module
+            sys.modules.pop(name, None)
+            found: type[nn.Module] = getattr(importlib.import_module(name), cls)
+            return found
+    raise NoWholeModel(
+        f"no class of {path.name} is a whole model that takes pictures, and none of vLLM's is known to use it"
+    )
 
 
 def stock_of(cls: type[nn.Module]) -> str:
@@ -76,11 +114,17 @@ def stock_of(cls: type[nn.Module]) -> str:
 
 def stock_class(architecture: str) -> type[nn.Module]:
     """vLLM's own class of an architecture."""
+    module, name = _stock(architecture)
+    cls: type[nn.Module] = getattr(importlib.import_module(module), name)
+    return cls
+
+
+def _stock(architecture: str) -> tuple[str, str]:
+    """Module and class."""
     from vllm.model_executor.models import registry
 
     file, name = registry._VLLM_MODELS[architecture]
-    cls: type[nn.Module] = getattr(importlib.import_module(f"{MODELS}.{file}"), name)
-    return cls
+    return f"{MODELS}.{file}", name
 
 
 def _multimodal(module: ModuleType) -> list[type[nn.Module]]:
