@@ -110,9 +110,7 @@ def run(job: Job) -> list[Result]:
         summary = _prove(job, cls, architecture, structure.towers_of(module), seen)
     except Wrong as wrong:
         status, summary = Status.FAILED, str(wrong)
-    return [
-        job.result(status, f"{cls.__name__}: {summary}", numbers=seen.numbers, notes=tuple(seen.notes)),
-    ]
+    return [job.result(status, f"{cls.__name__}: {summary}", numbers=seen.numbers, notes=tuple(seen.notes))]
 
 
 def _prove(job: Job, cls: type[nn.Module], architecture: str, towers: Sequence[type[nn.Module]], seen: Seen) -> str:
@@ -147,19 +145,19 @@ def _prove(job: Job, cls: type[nn.Module], architecture: str, towers: Sequence[t
 def _asked(job: Job, cls: type[nn.Module], architecture: str) -> Asked:
     pictures = PICTURES[architecture]
     vision = models.config(architecture)[pictures.vision]
-    with tempfile.TemporaryDirectory(prefix="vitport-") as folder:
-        one, other = (Path(folder, name) for name in ("nested", "flat"))
+
+    def made(flat: bool) -> nn.Module:
+        with tempfile.TemporaryDirectory(prefix="vitport-") as folder:
+            return build(cls, architecture, job.dtype, job.device, Path(folder), flat)
+
+    try:
+        return Asked(made(flat=False), pictures, vision, job.dtype, job.device)
+    except AttributeError as missing:
+        note = f"built from a configuration that is flat, as of transformers up to 4; from a nested one: {missing}"
         try:
-            one.mkdir()
-            return Asked(build(cls, architecture, job.dtype, job.device, one), pictures, vision, job.dtype, job.device)
-        except AttributeError as missing:
-            other.mkdir()
-            try:
-                model = build(cls, architecture, job.dtype, job.device, other, flat=True)
-            except Exception as error:
-                raise missing from error
-            note = f"built from a configuration that is flat, as of transformers up to 4; from a nested one: {missing}"
-            return Asked(model, pictures, vision, job.dtype, job.device, note)
+            return Asked(made(flat=True), pictures, vision, job.dtype, job.device, note)
+        except Exception as error:
+            raise missing from error
 
 
 def _both(asked: Asked) -> Answer:

@@ -84,7 +84,8 @@ def behind_server(
     options = [word for name, value in OPTIONS.items() for word in _flag(name, value)]
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--dtype", dtype]
     command += ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "port", *options]
-    environment = {**os.environ, **ENVIRONMENT, **environment, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    ahead = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, **ENVIRONMENT, **environment, "PYTHONPATH": ahead}
     printed = model.parent / "server.log"
     with printed.open("wb") as log:
         server = subprocess.Popen(
