@@ -24,13 +24,14 @@ from porting.model_file import ModelFileError, load
 from porting.models.build import build
 from porting.models.find import NoWholeModel, find_class
 from porting.models.pictures import PICTURES, VIDEO_KEYWORDS, Pictures
+from porting.private_modules import package_of
 from porting.processes.job import describe
 from porting.result import Result, Status
 from porting.shim import Original, UnknownRelease, load_original
 from porting.shim.installed import installed_release
 from porting.towers import structure
 from porting.towers.tower import Grid
-from porting.upstream_changes import changes
+from porting.upstream_changes import UpstreamChange, changes
 
 IMAGES = (Grid(1, 4, 6), Grid(1, 8, 4), Grid(1, 4, 4))
 VIDEOS = (Grid(2, 4, 6), Grid(3, 4, 4))
@@ -185,13 +186,14 @@ def _each_right(asked: Asked, grids: Sequence[Grid], together: Sequence[torch.Te
 
 
 def _as_the_tower(calls: Sequence[Any], images: Sequence[torch.Tensor], seen: Seen) -> None:
-    """Where a tower's output is as large as the embeddings it is the embeddings. Raises Wrong."""
-    outputs = [host.output_tensor(output) for output in calls[: 1 if calls else 0]]
-    joined = torch.cat(list(images))
-    if not outputs or outputs[0].shape != joined.shape:
+    """Where the output of the file's tower is as large as the embeddings it is the embeddings. Raises Wrong."""
+    if not calls:
+        return
+    output, joined = host.output_tensor(calls[0]), torch.cat(list(images))
+    if output.shape != joined.shape:
         seen.notes.append("the model makes more of the tower's output, so the two are not compared")
         return
-    distance = _part(joined, outputs[0])
+    distance = _part(joined, output)
     seen.numbers["the tower's output: difference"] = distance
     if distance:
         raise Wrong(f"its vectors differ by {distance:.2g} of the largest number from its tower's output")
@@ -232,22 +234,20 @@ def _original(job: Job, before: Path, cls: type[nn.Module]) -> tuple[Original, t
     that uses the original's tower. Raises what loading raises.
     """
     original = load_original(before, job.before_release)
-    place = os.path.relpath(inspect.getfile(cls), job.path.resolve().parent)
-    lies = before.resolve().parent / place
-    if lies.is_file() and not lies.samefile(before):
-        original = load_original(lies, job.before_release)
+    path, file = job.path.resolve(), Path(inspect.getfile(cls)).resolve()
+    if file != path and file.is_relative_to(package_of(path)[0]):
+        original = load_original(before.parent / os.path.relpath(file, path.parent), job.before_release)
     same = getattr(original.module, cls.__name__, None)
     return original, same or find_class(original.module, before)[0]
 
 
-def _changed(original: Original, model: nn.Module) -> list[tuple[nn.Module, Any]]:
-    """The original's towers in its model, with what vLLM changed in them since."""
-    towers = tuple(structure.towers_of(original.module))
+def _changed(original: Original, model: nn.Module) -> list[tuple[nn.Module, UpstreamChange]]:
+    """Parts of the original's model, with what vLLM changed in them since; a change of any tower is the whole's."""
     return [
         (module, change)
         for module in model.modules()
-        if isinstance(module, towers)
         for change in changes(type(module), original.release, installed_release())
+        if change.classes or module is model
     ]
 
 

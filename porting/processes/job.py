@@ -26,6 +26,7 @@ def answer(request: Request) -> list[Result]:
     """Run the level; whatever it raises is a result. Only a death of the process is left to the keeper."""
     os.chdir(request.folder)
     os.environ["TMPDIR"] = str(request.folder)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(request.folder / "inductor")  # else where TMPDIR was at the import
     tempfile.tempdir = None
     sys.dont_write_bytecode = True
     prepare_process()

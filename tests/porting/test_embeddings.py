@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from porting import forks
 from porting.job import Job
 from porting.levels import embeddings
 from porting.result import Result, Status
+from tests.wheels import model_files
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("groups")]
 
@@ -81,6 +83,21 @@ def test_a_tower_that_the_model_does_not_use(asked: Asked) -> None:
 
     assert result.status is Status.FAILED
     assert result.summary.endswith("holds none of the file's towers, OrchardVisionTower")
+
+
+@pytest.mark.corpus
+def test_the_file_of_a_tower_alone_is_asked_inside_vllms_own_model() -> None:
+    """vLLM 0.32's own tower of Ovis2.5 follows what vLLM changed in it, which is said and not taken for a fault."""
+    spec = find_spec("vllm.model_executor.models.siglip2navit")
+    assert spec is not None and spec.origin is not None
+    original = model_files("0.12.0") / "model_executor" / "models" / "siglip2navit.py"
+    job = Job(Path(spec.origin), "embeddings", before=original, before_release="0.12.0")
+    (result,) = forks.forked(lambda: embeddings.run(job), 300)
+
+    assert result.status is Status.PASSED, (result.summary, *result.notes)
+    assert result.summary.startswith("Ovis2_5: 3 pictures become the right vectors")
+    assert result.numbers["the original: difference"] == 0
+    assert any("the last layer norm is built, and no longer applied" in note for note in result.notes)
 
 
 def test_a_file_that_no_whole_model_uses(tmp_path: Path) -> None:
