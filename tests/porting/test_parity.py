@@ -98,7 +98,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
             (tmp_path / name / "lens.py").write_text(dedent(LENS).format(**parts))
         original = tmp_path / "original" / "lens.py" if before else None
         path = tmp_path / "ported" / "lens.py"
-        return level.run(Job(path, "parity", before=original, before_release="0.12.0", dtype=dtype))
+        return level.run(Job(path, "parity", before=original, dtype=dtype))
 
     return answer
 
@@ -213,7 +213,7 @@ def test_the_example_plugin_is_found_and_equal_to_its_original(tmp_path: Path, m
         shutil.copytree(Path("examples/orchard_vl_plugin/orchard_vl"), tmp_path / name / "orchard_vl")
     migrate([tmp_path / "ported" / "orchard_vl"], Options(target=resolve("0.32")))
     before, path = (tmp_path / name / "orchard_vl" / "vision.py" for name in ("original", "ported"))
-    original, reference = parity.run(Job(path, "parity", before=before, before_release="0.12.0"))
+    original, reference = parity.run(Job(path, "parity", before=before))
     assert (original.status, original.numbers["difference"]) == (Status.PASSED, 0.0)
     assert reference.status is Status.PASSED
     (whole,) = parity.run(Job(path.with_name("model.py"), "parity"))
