@@ -46,6 +46,15 @@ LEVELS = (
         fresh=True,
     ),
     Level(
+        "interfaces",
+        "Do the whole model and its processor fit what vLLM calls of them?",
+        "porting.levels.interfaces",
+        dtypes=(),
+        backends=(),
+        needs_vllm=False,
+        fresh=True,
+    ),
+    Level(
         "load",
         "Does the file import under the installed vLLM?",
         "porting.levels.load",

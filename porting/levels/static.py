@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from codemods import calls, vllm_api
@@ -27,37 +27,48 @@ from porting.result import Result, Status
 _INTERFACES = ("vllm.model_executor.models.", "vllm.multimodal.")
 
 
+@dataclass(frozen=True)
+class Fit:
+    """How a file fits a release. `rest` was found in classes that plug into vLLM as a whole model or a processor."""
+
+    release: str
+    counts: Mapping[str, int]
+    tower: Sequence[Problem]
+    rest: Sequence[Problem]
+
+
 def run(job: Job) -> list[Result]:
-    """For the installed vLLM or, without one, the newest known: a result for the tower and what it is made of, and one
-    for the rest of the file where something is wrong with it."""
+    """The vision tower and what it is made of, for the installed vLLM or, without one, the newest known."""
+    fit = look_at(job.path)
+    if not fit.counts["names"] and not fit.tower and not fit.rest:
+        return [job.result(Status.NOT_RUN, "the file takes nothing from vLLM")]
+    fine = f"{fit.counts['names']} names and {fit.counts['calls']} calls of vLLM's fit {fit.release}"
+    return [judged(job, fit.tower, fine, fit.counts)]
+
+
+def look_at(path: Path) -> Fit:
+    """Plan a port of the file and of what it draws on, and sort what is still to be done."""
     release = vllm_api.resolve(vllm_api.installed() or "latest")
     # A file may serve several releases: its questions for vLLM's version are not what is asked here.
     options = Options(release, write=False, keep_guards=True)
-    report, plan = examine([job.path, *drawn_on(job.path)], options)
+    report, plan = examine([path, *drawn_on(path)], options)
     found = [problem for file in report.files for problem in _of_codemods(file)]
     told = {(problem.path, problem.line) for problem in found}
     counts, own = _fits(plan)
     found += [p for p in [*own, *problems(plan)] if (p.path, p.line) not in told]
-    rest = {problem for problem in found if _is_interface(plan, problem)}
-    if not counts["names"] and not found:
-        return [job.result(Status.NOT_RUN, "the file takes nothing from vLLM")]
-    fits = f"{counts['names']} names and {counts['calls']} calls of vLLM's fit {release}"
-    results = [_result(job, "tower", [p for p in found if p not in rest], fits, counts)]
-    if rest:
-        # Of a model class or a processor only what fails is a fault: what it computes is not what is proved here.
-        milder = [replace(p, certain=p.certain and p.severity is Severity.ERROR) for p in found if p in rest]
-        results.append(_result(job, "rest of the file", milder, "warnings alone, see the notes", {}))
-    return results
+    rest = [problem for problem in found if _is_interface(plan, problem)]
+    return Fit(release, counts, [problem for problem in found if problem not in rest], rest)
 
 
-def _result(job: Job, part: str, found: Sequence[Problem], fine: str, counts: Mapping[str, int]) -> Result:
+def judged(job: Job, found: Sequence[Problem], fine: str, counts: Mapping[str, int]) -> Result:
+    """A result of problems; those that are not certain are notes."""
     wrong = [_line(problem) for problem in found if problem.certain]
     notes = tuple(_line(problem) for problem in found if not problem.certain)
     numbers = {**counts, "problems": wrong}
     if not wrong:
-        return job.result(Status.PASSED, f"{part}: {fine}", numbers=numbers, notes=notes)
+        return job.result(Status.PASSED, fine, numbers=numbers, notes=notes)
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return job.result(Status.FAILED, f"{part}: {wrong[0]}{more}", numbers=numbers, notes=notes)
+    return job.result(Status.FAILED, wrong[0] + more, numbers=numbers, notes=notes)
 
 
 def _is_interface(run: Plan, problem: Problem) -> bool:
