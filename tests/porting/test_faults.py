@@ -30,7 +30,7 @@ def asked(path: Path, tower: str) -> Iterator[tuple[str, list[Result]]]:
         if failed & set(level.after):
             continue
         for dtype, backend, name in variants(level):
-            job = Job(path, level.name, ORIGINALS[tower], "0.12.0", dtype=dtype, backend=backend)
+            job = Job(path, level.name, ORIGINALS[tower], dtype=dtype, backend=backend)
             try:
                 results = level.run(job)
             except Exception as error:  # as in a process of its own

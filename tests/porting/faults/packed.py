@@ -148,7 +148,7 @@ class PackedVisionTower(nn.Module):
         self.blocks = nn.ModuleList(
             [
                 PackedBlock(
-                    config,
+                    config=config,
                     quant_config=quant_config,
                     prefix=f"{prefix}.blocks.{index}",
                     attn_backend=self.attn_backend,
