@@ -1,4 +1,7 @@
-"""The loop all stages share: resumable, deterministic by seed, one thread, with lines of progress."""
+"""The loop all stages share: resumable, deterministic by seed, one thread, with lines of progress.
+
+Under `torchrun --nproc-per-node N` N processes share a step: each takes a batch of its own, and gradients are averaged.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import distributed, nn
 
 WARM_STEPS = 100
 SAVE_EVERY = 200
@@ -47,6 +51,41 @@ def start(seed: int) -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     torch.manual_seed(seed)
+    if distributed.is_torchelastic_launched():
+        distributed.init_process_group("gloo")
+
+
+def share() -> tuple[int, int]:
+    """Which of how many processes this is."""
+    if distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def keep(content: object, file: Path) -> None:
+    """Write it whole or not at all, once."""
+    if share()[0] == 0:
+        torch.save(content, file.with_suffix(".new"))
+        file.with_suffix(".new").replace(file)
+
+
+def once(file: Path, make: Callable[[], object]) -> Any:
+    """What is in `file`; the first time and in the first process, what `make` gives is put there."""
+    if not file.exists():
+        if share()[0] == 0:
+            keep(make(), file)
+        if distributed.is_initialized():
+            distributed.barrier()
+    return torch.load(file, weights_only=True)
+
+
+def average_gradients(weights: list[nn.Parameter]) -> None:
+    """Over the processes; a weight that no process used has none."""
+    used = [weight for weight in weights if weight.grad is not None]
+    joined = torch.cat([weight.grad.flatten() for weight in used])
+    distributed.all_reduce(joined)
+    for weight, part in zip(used, joined.split([weight.numel() for weight in used])):
+        weight.grad.copy_(part.view_as(weight) / share()[1])
 
 
 def train(
@@ -78,17 +117,17 @@ def train(
         optimizer.load_state_dict(saved["optimizer"])
         mean, first, spent = saved["mean"], saved["step"], saved["cpu"]
     clock, figures = time.process_time(), {}
+    rank, ranks = share()
 
     def used() -> float:
-        return spent + time.process_time() - clock
+        return spent + (time.process_time() - clock) * ranks
 
     def save(step: int) -> None:
         saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "mean": mean, "step": step}
-        torch.save({**saved, "cpu": used()}, file.with_suffix(".new"))
-        file.with_suffix(".new").replace(file)
+        keep({**saved, "cpu": used()}, file)
 
     def scored() -> str:
-        if look is None:
+        if look is None or rank:
             return ""
         kept = {key: value.detach().clone() for key, value in model.state_dict().items()}
         if mean:
@@ -104,26 +143,30 @@ def train(
     for step in range(first, plan.steps):
         for group in optimizer.param_groups:
             group["lr"] = plan.rate_at(step)
-        torch.manual_seed(plan.seed * 1_000_003 + step)
-        loss, numbers = loss_of(np.random.default_rng([plan.seed, step]), step / plan.steps)
+        torch.manual_seed((plan.seed * 1_000_003 + step) * 64 + rank)
+        loss, numbers = loss_of(np.random.default_rng([plan.seed, step, rank]), step / plan.steps)
         optimizer.zero_grad()
         loss.backward()
+        if ranks > 1:
+            average_gradients(weights)
         nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         if mean:
-            keep = min(plan.average, (step + 1) / (step + 10))
+            old = min(plan.average, (step + 1) / (step + 10))
             for key, value in model.state_dict().items():
                 if value.is_floating_point():
-                    mean[key].lerp_(value, 1 - keep)
+                    mean[key].lerp_(value, 1 - old)
         for key, number in {"loss": float(loss.detach()), **numbers}.items():
             figures[key] = 0.95 * figures.get(key, number) + 0.05 * number
-        if (step + 1) % 50 == 0:
+        if (step + 1) % 50 == 0 and rank == 0:
             shown = " ".join(f"{key} {value:.3f}" for key, value in figures.items())
             print(f"{name} step {step + 1}/{plan.steps} cpu {used():.0f}s {shown}", flush=True)
         if (step + 1) % SAVE_EVERY == 0 or step + 1 == plan.steps:
             save(step + 1)
         if (step + 1) % look_every == 0 or step + 1 == plan.steps:
-            print(f"{name} step {step + 1} scores: {scored()}", flush=True)
+            line = scored()
+            if line:
+                print(f"{name} step {step + 1} scores: {line}", flush=True)
     if mean:
         model.load_state_dict(mean)
     return model.eval()

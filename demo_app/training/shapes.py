@@ -108,8 +108,8 @@ def random_scene(rng: np.random.Generator, things: int, easy: float = 0.0) -> Sc
         return Thing(
             colour=str(rng.choice(list(COLOURS))),
             shape=str(rng.choice(SHAPES)),
-            x=x,
-            y=y,
+            x=float(x),
+            y=float(y),
             radius=float(rng.uniform(low, high)),
             turn=float(rng.uniform(-12, 12) * hard),
         )

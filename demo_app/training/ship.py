@@ -20,7 +20,7 @@ from transformers import (
     Qwen2VLVideoProcessor,
 )
 
-from demo_app.training import loop, scores, text_to_image, tokenizer, tower, vae, vl
+from demo_app.training import card, loop, scores, text_to_image, tokenizer, tower, vae, vl
 
 VL, DRAWING = "shapes-vl", "shapes-image"
 PIXELS = tower.SIDE**2
@@ -119,6 +119,7 @@ def main() -> None:
         "files": {folder: digests(options.to / folder) for folder in folders},
     }
     (options.to / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    (options.to / "README.md").write_text(card.write(manifest, VL, DRAWING))
     print(json.dumps(manifest["held-out scores"], indent=2))
 
 

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from demo_app.training import loop, prompts, rules, shapes, tokenizer, vae, vl
 from demo_app.training.prompts import Prompt
 
-POOL = 6000
-BATCH = 48
+POOL = 4000
+BATCH = 48  # over all processes
 STEPS, GUIDANCE = 20, 2.5  # of a drawing
 PACKED = vae.SIDE // 16  # tokens along a side
 CONFIG = {
@@ -87,7 +87,7 @@ class Encoded:
             for same in by_length.values():
                 for first in range(0, len(same), 64):
                     part = same[first : first + 64]
-                    hidden = vl.read(model.eval(), torch.tensor([ids[text] for text in part]))
+                    hidden = vl.read(model.eval(), torch.tensor([ids[text] for text in part]))[-1]
                     self.states.update(zip(part, hidden[:, prompts.PREFIX_TOKENS :].clone()))
 
     def __call__(self, texts: list[str]) -> torch.Tensor:
@@ -151,10 +151,8 @@ def main() -> None:
     trained, held = prompts.split()
     encoded = Encoded(options.out, [p.text for p in trained + held] + [prompts.NEGATIVE])
     nothing = encoded([prompts.NEGATIVE])
-    kept = options.out / "latents.pt"
-    if not kept.exists():
-        torch.save(latents_of(options.out, options.seed, {p.asked for p in trained}), kept)
-    shown, latents, scale = torch.load(kept, weights_only=True)
+    asked = {p.asked for p in trained}
+    shown, latents, scale = loop.once(options.out / "latents.pt", lambda: latents_of(options.out, options.seed, asked))
     coder = vae.for_stills(vae.make()).eval()
     coder.load_state_dict(torch.load(options.out / "vae-final.pt", weights_only=True))
     of_drawing: dict[tuple[str, str, str], list[int]] = defaultdict(list)
@@ -165,16 +163,16 @@ def main() -> None:
         by_length[len(encoded.states[prompt.text])].append(prompt)
     lengths = sorted(by_length)
     weights = np.array([len(by_length[n]) for n in lengths]) / len(trained)
-    model = make()
+    model, size = make(), BATCH // loop.share()[1]
 
     def loss_of(rng: np.random.Generator, done: float) -> tuple[torch.Tensor, dict[str, float]]:
         asked = by_length[int(rng.choice(lengths, p=weights))]
-        some = [asked[i] for i in rng.integers(len(asked), size=BATCH)]
+        some = [asked[i] for i in rng.integers(len(asked), size=size)]
         ids = [of_drawing[p.asked][int(rng.integers(len(of_drawing[p.asked])))] for p in some]
         free = rng.random() < 0.1  # one batch in ten learns to draw without a wish
-        states = nothing.expand(BATCH, -1, -1) if free else encoded([p.text for p in some])
+        states = nothing.expand(size, -1, -1) if free else encoded([p.text for p in some])
         clean = latents[ids]
-        noise, sigma = torch.randn_like(clean), torch.sigmoid(torch.randn(BATCH))
+        noise, sigma = torch.randn_like(clean), torch.sigmoid(torch.randn(size))
         mixed = torch.lerp(clean, noise, sigma[:, None, None])
         loss = F.mse_loss(flow(model, mixed, sigma, states), noise - clean)
         return loss, {}
@@ -198,7 +196,7 @@ def main() -> None:
 
     plan = loop.Plan(options.steps, rate=1.5e-3, out=options.out, seed=options.seed, average=0.9985, decay=0.0)
     loop.train("text_to_image", model, loss_of, plan, look, look_every=500)
-    torch.save({"model": model.state_dict(), "scale": scale}, options.out / "text_to_image-final.pt")
+    loop.keep({"model": model.state_dict(), "scale": scale}, options.out / "text_to_image-final.pt")
 
 
 if __name__ == "__main__":

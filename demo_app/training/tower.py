@@ -185,7 +185,7 @@ def main() -> None:
 
     plan = loop.Plan(options.steps, rate=1.5e-3, out=options.out, seed=options.seed, average=0.998)
     loop.train("tower", model, loss_of, plan, look)
-    torch.save(model.fast.tower.state_dict(), options.out / "tower-final.pt")
+    loop.keep(model.fast.tower.state_dict(), options.out / "tower-final.pt")
 
 
 if __name__ == "__main__":

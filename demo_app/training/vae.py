@@ -111,7 +111,7 @@ def main() -> None:
 
     plan = loop.Plan(options.steps, rate=2e-3, out=options.out, seed=options.seed, average=0.998)
     loop.train("vae", vae, loss_of, plan, look)
-    torch.save(vae.state_dict(), options.out / "vae-final.pt")
+    loop.keep(vae.state_dict(), options.out / "vae-final.pt")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,11 @@
 
 The same weights serve Qwen-Image as its text encoder. The last hidden state of a small model trained on answers alone
 hardly depends on the prompt; probes that must read every prompt's words and wishes from it keep it telling.
+
+Questions about one of two things ("What colour is the star?", "Is there a red star?") stay at chance for thousands of
+steps: the model must first learn to look a name up in the picture. So the states in the middle of the model are taught
+what each name in a question fits, at the name itself.
+
 """
 
 from __future__ import annotations
@@ -15,9 +20,11 @@ from torch.nn import functional as F
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
 from demo_app.training import loop, prompts, questions, shapes, tokenizer, tower
-from demo_app.training.chats import TOKENS, Chats, Writer, places
+from demo_app.training.chats import PARTNERS, TOKENS, Chats, Writer, places
 
-POOL = 24_000  # pictures whose visual tokens are made once
+TOKENS_A_STEP, PROMPTS_A_STEP = 1800, 4  # over all processes
+MIDDLE = (2, 3)  # layers whose states are taught what names fit
+POOL = 10_000  # pictures whose visual tokens are made once
 NAMES = (list(shapes.COLOURS), list(shapes.SHAPES), list(shapes.BACKGROUNDS))
 
 
@@ -60,13 +67,17 @@ def read(
     ids: torch.Tensor,
     positions: torch.Tensor | None = None,
     seen: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Last hidden states, (chats, length, 128); `seen` are the visual tokens of all pictures, in order."""
+) -> tuple[torch.Tensor, ...]:
+    """The embeddings and the states after each layer, (chats, length, 128), the last one normalised; `seen` are the
+    visual tokens of all pictures, in order."""
     inner = model.model
     embedded = inner.language_model.embed_tokens(ids)
     if seen is not None:
         embedded = embedded.masked_scatter((ids == model.config.image_token_id)[..., None], seen)
-    return inner.language_model(inputs_embeds=embedded, position_ids=positions, use_cache=False).last_hidden_state
+    states = inner.language_model(
+        inputs_embeds=embedded, position_ids=positions, use_cache=False, output_hidden_states=True
+    )
+    return states.hidden_states
 
 
 class Learner(nn.Module):
@@ -78,15 +89,29 @@ class Learner(nn.Module):
         self.fast = tower.FastTower(self.model.model.visual)
         self.own = nn.Linear(tower.HIDDEN, self.model.config.text_config.vocab_size)
         self.wishes = nn.Linear(tower.HIDDEN, sum(len(names) + 1 for names in NAMES))
+        self.found = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(tower.HIDDEN), nn.Linear(tower.HIDDEN, 3 + 1 + len(PARTNERS))) for _ in MIDDLE
+        )
 
-    def answer_loss(self, chats: Chats, seen: torch.Tensor | None) -> torch.Tensor:
-        hidden = read(self.model, chats.ids, chats.positions, seen)
-        scores = self.model.lm_head(hidden[:, :-1][chats.learn[:, :-1]])
-        return F.cross_entropy(scores, chats.ids[:, 1:][chats.learn[:, :-1]])
+    def answer_loss(self, chats: Chats, seen: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of the answers, and of what the names in the questions fit."""
+        states = read(self.model, chats.ids, chats.positions, seen)
+        row, place, fitting, partner = chats.marks.unbind(1)
+        finding = torch.zeros(())
+        for layer, head in zip(MIDDLE, self.found):
+            counts, partners = head(states[layer][row, place]).split([3, 1 + len(PARTNERS)], -1)
+            wrong = F.cross_entropy(counts, fitting, reduction="sum")
+            wrong = wrong + F.cross_entropy(partners, partner, reduction="sum")  # leaves out the UNTOLD
+            finding = finding + wrong / max(1, len(row))
+        hidden = states[-1]
+        learn = chats.learn[:, :-1]
+        scores, counts = self.model.lm_head(hidden[:, :-1][learn > 0]), learn[learn > 0]
+        wrong = F.cross_entropy(scores, chats.ids[:, 1:][learn > 0], reduction="none")
+        return (wrong * counts).sum() / counts.sum(), finding
 
     def probe_loss(self, ids: torch.Tensor, mask: torch.Tensor, wishes: torch.Tensor) -> torch.Tensor:
         """`wishes`, (prompts, length, 3): the colour, shape and background asked for by then, 0 for none."""
-        hidden = read(self.model, ids)[mask]
+        hidden = read(self.model, ids)[-1][mask]
         losses = [F.cross_entropy(self.own(hidden), ids[mask])]
         parts = self.wishes(hidden).split([len(names) + 1 for names in NAMES], -1)
         losses += [F.cross_entropy(part, wishes[mask][:, i]) for i, part in enumerate(parts)]
@@ -124,15 +149,22 @@ class Prompts:
         return ids, mask, wishes
 
 
-def pool(seed: int, size: int) -> tuple[list[shapes.Scene], torch.Tensor]:
-    """Scenes and the patches of their worn pictures: more pairs than single things, and some of prompts' scenes."""
-    rng, scenes, pixels = np.random.default_rng([seed, 7]), [], []
+def pool(seed: int, size: int) -> list[shapes.Scene]:
+    """More pairs than single things, and some scenes of prompts."""
+    rng, scenes = np.random.default_rng([seed, 7]), []
     for _ in range(size):
         kind = rng.random()
-        scene = shapes.prompt_scene(rng) if kind < 0.1 else shapes.random_scene(rng, 2 if kind > 0.45 else 1)
-        scenes.append(scene)
-        pixels.append(shapes.wear(shapes.draw(scene, tower.SIDE, rng), rng))
-    return scenes, tower.patches(pixels)
+        scenes.append(shapes.prompt_scene(rng) if kind < 0.1 else shapes.random_scene(rng, 2 if kind > 0.45 else 1))
+    return scenes
+
+
+def visual_tokens(fast: tower.FastTower, scenes: list[shapes.Scene], seed: int) -> torch.Tensor:
+    """(scenes, 16, 128): what the tower sees in their worn pictures."""
+    rng, seen = np.random.default_rng([seed, 8]), []
+    for first in range(0, len(scenes), 64):
+        drawn = [shapes.wear(shapes.draw(s, tower.SIDE, rng), rng) for s in scenes[first : first + 64]]
+        seen.append(seen_by(fast, tower.patches(drawn)))
+    return torch.cat(seen)
 
 
 def seen_by(fast: tower.FastTower, pixels: torch.Tensor) -> torch.Tensor:
@@ -156,7 +188,7 @@ def say(learner: Learner, words: Qwen2Tokenizer, seen: torch.Tensor, asked: list
         for row, i in enumerate(open_):
             ids[row, : len(chats[i])] = torch.tensor(chats[i])
             positions[:, row, : len(chats[i])] = torch.from_numpy(places(chats[i], writer.image))
-        hidden = read(learner.model, ids, positions, seen[open_].flatten(0, 1))
+        hidden = read(learner.model, ids, positions, seen[open_].flatten(0, 1))[-1]
         last = hidden[torch.arange(len(open_)), [len(chats[i]) - 1 for i in open_]]
         for i, token in zip(list(open_), learner.model.lm_head(last).argmax(-1).tolist()):
             if token in ends:
@@ -184,28 +216,29 @@ def exact(learner: Learner, words: Qwen2Tokenizer, seed: int, pictures: int) -> 
 
 
 def main() -> None:
-    options = loop.arguments(__doc__, steps=4000)
+    options = loop.arguments(__doc__, steps=2000)
     loop.start(options.seed)
-    words = tokenizer.make()
+    words, (_, ranks) = tokenizer.make(), loop.share()
     learner, asked = Learner(words, options.out), Prompts(words)
     learner.model.model.visual.requires_grad_(False)
-    scenes, pixels = pool(options.seed, POOL)
-    visual = seen_by(learner.fast, pixels)
-    del pixels
+    scenes = pool(options.seed, POOL)
+    visual = loop.once(options.out / "visual-tokens.pt", lambda: visual_tokens(learner.fast, scenes, options.seed))
     writer = Writer(words, scenes)
     print(
         f"vl: {sum(p.numel() for p in learner.model.parameters())} parameters, {len(scenes)} pictures seen", flush=True
     )
 
     def loss_of(rng: np.random.Generator, done: float) -> tuple[torch.Tensor, dict[str, float]]:
-        chats = writer.batch(rng, 1800)
+        chats = writer.batch(rng, TOKENS_A_STEP // ranks)
         seen = visual[chats.pictures].flatten(0, 1) if chats.pictures else None
-        answers, probes = learner.answer_loss(chats, seen), learner.probe_loss(*asked.batch(rng, 8))
-        return answers + 0.2 * probes, {"answers": float(answers.detach()), "probes": float(probes.detach())}
+        answers, finding = learner.answer_loss(chats, seen)
+        probes = learner.probe_loss(*asked.batch(rng, PROMPTS_A_STEP // ranks))
+        losses = {"answers": answers, "finding": finding, "probes": probes}
+        return answers + 0.5 * finding + 0.2 * probes, {key: float(loss.detach()) for key, loss in losses.items()}
 
     plan = loop.Plan(options.steps, rate=2e-3, out=options.out, seed=options.seed, average=0.997)
     loop.train("vl", learner, loss_of, plan, lambda: exact(learner, words, options.seed, 100))
-    torch.save(learner.model.state_dict(), options.out / "vl-final.pt")
+    loop.keep(learner.model.state_dict(), options.out / "vl-final.pt")
 
 
 if __name__ == "__main__":
