@@ -40,7 +40,7 @@ REASONS: dict[tuple[str, str, str, int], str] = {
     ("vllm-omni", "0.14.0", "diffusion/distributed/cfg_parallel.py", 69): (
         "Where `output_slice` is given, the prediction is a slice on the second dimension, which has gaps from a "
         "batch of two on. `GroupCoordinator.all_gather` of this release hands it to `all_gather_into_tensor` as it is. "
-        "vllm-omni 0.20 mends the same place inside `all_gather`."
+        "So it is in 0.16 and 0.18; vllm-omni 0.20 mended it inside `all_gather`."
     ),
 }
 
