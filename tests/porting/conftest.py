@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -26,3 +27,15 @@ def no_groups() -> Iterator[None]:
     yield
     if had:
         host.start_groups()
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The package that a test writes and imports is gone afterwards: the next test may write another of its name."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    written = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - modules:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(written):
+            del sys.modules[name]
