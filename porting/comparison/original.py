@@ -8,6 +8,7 @@ import torch
 
 from porting import localise
 from porting.comparison.case import ROUNDING, Case, Outcome, said
+from porting.comparison.distance import difference, part_of_largest
 
 
 def against_original(case: Case) -> Outcome:
@@ -58,33 +59,19 @@ def _compared(case: Case) -> Outcome:
     return Outcome(numbers, 1, problem, more={"first difference": where, "heat maps": maps})
 
 
-def difference(output: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest absolute difference; infinite where one is NaN and the other is not."""
-    if torch.equal(output, expected):
-        return 0.0
-    distance = (output.double() - expected.double()).abs()
-    distance[output.isnan() & expected.isnan()] = 0
-    return float(distance.nan_to_num(nan=torch.inf).max())
-
-
-def _part(output: torch.Tensor, expected: torch.Tensor) -> float:
-    """The difference as a part of the largest output."""
-    return difference(output, expected) / float(expected.abs().max())
-
-
 def _rounding_alone(case: Case, output: torch.Tensor, expected: torch.Tensor) -> str:
     """Why a difference is no fault, empty if it is one.
 
     Sums in another order differ in every dtype by its own rounding, so next to nothing in fp64. A step taken in too few
     bits, or another constant, differs in fp64 too, or in 16 bits only.
     """
-    part = _part(output, expected)
+    part = part_of_largest(output, expected)
     if part > ROUNDING[case.dtype]:
         return ""
     if case.device != "cpu":
         return f"differs by {part:.1g} of the largest output, which is rounding"
     try:
-        parts = {dtype: _part(*_outputs(case.at(dtype))) for dtype in (torch.float64, torch.float32)}
+        parts = {dtype: part_of_largest(*_outputs(case.at(dtype))) for dtype in (torch.float64, torch.float32)}
     except Exception:  # what cannot be told from a fault is one
         return ""
     if 0 < parts[torch.float32] <= ROUNDING[torch.float32] and parts[torch.float64] <= ROUNDING[torch.float64]:

@@ -7,12 +7,11 @@ attention then answers rightly, but what it was asked was wrong.
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from porting.attention_calls import ALLOWED, WrongCall, attention_calls
 from porting.comparison.case import ROUNDING, Case, Outcome, said
-from porting.comparison.original import difference
+from porting.comparison.distance import part_of_largest
 from porting.localise import heat_maps
 
 # Pictures alone are products of other sizes, which sum in another order, in every layer.
@@ -41,7 +40,7 @@ def against_reference(case: Case) -> Outcome:
     if alone.shape != together.shape:
         problem = f"pictures give {tuple(together.shape)} together, {tuple(alone.shape)} alone"
         return Outcome(numbers, len(calls), f"{case.name}: {problem}")
-    apart = numbers["together and alone"] = _apart(together, alone)
+    apart = numbers["together and alone"] = part_of_largest(together, alone)
     if apart <= TOGETHER * ROUNDING[case.dtype]:
         return Outcome(numbers, len(calls) + 1)
     problem = f"pictures see each other: together they give {apart:.2g} of the largest output away from alone"
@@ -51,13 +50,9 @@ def against_reference(case: Case) -> Outcome:
     return Outcome(numbers, len(calls) + 1, f"{case.name}: {problem}", more={"heat maps": maps})
 
 
-def _apart(together: torch.Tensor, alone: torch.Tensor) -> float:
-    return difference(together, alone) / float(alone.abs().max())
-
-
 def _so_did(case: Case, original: nn.Module) -> bool:
     """Whether pictures see each other in the original too: then it is not the port that broke it."""
     try:
-        return _apart(case.output(original), case.outputs_alone(original)) > TOGETHER * ROUNDING[case.dtype]
+        return part_of_largest(case.output(original), case.outputs_alone(original)) > TOGETHER * ROUNDING[case.dtype]
     except Exception:  # an original that cannot be run excuses nothing
         return False

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from porting import host, models
+from porting.comparison.distance import part_of_largest
 from porting.job import Job
 from porting.model_file import ModelFileError, load
 from porting.models.build import build
@@ -179,7 +180,7 @@ def _each_right(asked: Asked, grids: Sequence[Grid], together: Sequence[torch.Te
     name = f"{kind} alone: difference"
     for number, (grid, vectors) in enumerate(zip(grids, together)):
         (alone,) = asked.vectors([grid], [number])
-        distance = _part(vectors, alone)
+        distance = part_of_largest(vectors, alone)
         seen.numbers[name] = max(distance, seen.numbers.get(name, 0.0))
         if not distance <= ALLOWED[asked.dtype]:
             yield f"{kind} {number + 1} of {len(grids)} differs by {distance:.2g} of the largest number from it alone"
@@ -193,7 +194,7 @@ def _as_the_tower(calls: Sequence[Any], images: Sequence[torch.Tensor], seen: Se
     if output.shape != joined.shape:
         seen.notes.append("the model makes more of the tower's output, so the two are not compared")
         return
-    distance = _part(joined, output)
+    distance = part_of_largest(joined, output)
     seen.numbers["the tower's output: difference"] = distance
     if distance:
         raise Wrong(f"its vectors differ by {distance:.2g} of the largest number from its tower's output")
@@ -215,14 +216,14 @@ def _as_the_original(job: Job, cls: type[nn.Module], architecture: str, answer: 
         seen.notes.append(f"the original's whole model cannot be built here: {describe(error)}")
         return ""
     seen.notes += original.notes
-    distance = _part(answer.joined, expected.joined)
+    distance = part_of_largest(answer.joined, expected.joined)
     with ExitStack() as stack:
         for tower, change in _changed(original, asked.model):
             if distance <= ALLOWED[job.dtype] or change.as_after is None:
                 break
             stack.enter_context(change.as_after(tower))
             seen.notes.append(change.said())
-            distance = _part(answer.joined, _both(asked).joined)
+            distance = part_of_largest(answer.joined, _both(asked).joined)
     seen.numbers["the original: difference"] = distance
     if not distance <= ALLOWED[job.dtype]:
         raise Wrong(f"differs by {distance:.2g} of the largest number from its original")
@@ -249,12 +250,3 @@ def _changed(original: Original, model: nn.Module) -> list[tuple[nn.Module, Upst
         for change in changes(type(module), original.release, installed_release())
         if change.classes or module is model
     ]
-
-
-def _part(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference as a part of the largest number; infinite for other shapes, NaN for NaN."""
-    if one.shape != other.shape:
-        return float("inf")
-    if torch.equal(one, other):
-        return 0.0
-    return float((one.double() - other.double()).abs().max() / other.double().abs().max())

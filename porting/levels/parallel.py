@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from porting import host
+from porting.comparison.distance import part_of_largest
 from porting.forks import ForkFailed, ForkHangs, on_ranks
 from porting.job import Job
 from porting.pairs import Pair, each_tower
@@ -156,8 +157,7 @@ def difference(make: Callable[[], nn.Module], inputs: Inputs, device: str = "cpu
     for output, _ in parts:
         if output.shape != expected.shape:
             raise ForkFailed(f"gives {tuple(output.shape)} where one process gives {tuple(expected.shape)}")
-    largest = expected.abs().max().double()
-    error = max(float((output.double() - expected.double()).abs().max() / largest) for output, _ in parts)
+    error = max(part_of_largest(output, expected) for output, _ in parts)
     return Difference(error, parts[0][1], len(weights))
 
 

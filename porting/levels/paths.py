@@ -16,6 +16,7 @@ from typing import TypeVar
 import torch
 
 from porting import host
+from porting.comparison.distance import part_of_largest
 from porting.job import Job
 from porting.model_file import load
 from porting.reference import BACKENDS, strict_kernels
@@ -102,7 +103,7 @@ def _prove_shape(job: Job, found: find.Found, shape: Shape, evidence: Evidence) 
             evidence.layers = len(seen.layers)
             evidence.notes.update((f"attention without a kernel in {place}", None) for place in seen.around)
             _all_called(seen, job.backend)
-            difference = _difference(output, expected)
+            difference = part_of_largest(output, expected)
             evidence.difference = max(evidence.difference, difference)
             if not difference <= BOUNDS[job.dtype]:
                 raise Wrong(f"its output differs from the native path's by {difference:.1e} of the largest number")
@@ -135,10 +136,3 @@ def _all_called(seen: Watch, backend: str) -> None:
     if not seen.layers:
         by = f" attention is computed in {', '.join(seen.around)}" if seen.around else " no attention was seen"
         raise Wrong(f"no MMEncoderAttention ran:{by}; not migrated")
-
-
-def _difference(output: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference as a part of the largest number; infinite for other shapes, NaN for NaN."""
-    if output.shape != expected.shape:
-        return float("inf")
-    return float((output - expected).abs().max() / expected.abs().max())
