@@ -12,11 +12,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from codemods import __version__
 from codemods.reports import SUFFIXES, write_report
 from codemods.reports.progress import Progress
+from codemods.usage import Parser, report_file
 
 if TYPE_CHECKING:
     from codemods.findings import Report
@@ -90,21 +91,8 @@ def _run(paths: Sequence[Path], options: Options) -> Report:
         progress.close()
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line, not the whole usage: the message says what to do."""
-        self.exit(2, f"vitport: {message} (vitport --help explains)\n")
-
-
 def _parser() -> Parser:
-    parser = Parser(
-        prog="vitport",
-        usage="vitport [options] PATH...",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("vitport", _DESCRIPTION, _EPILOG)
     add = parser.add_argument
     add("paths", nargs="*", type=Path, metavar="PATH", help="a Python file, or a folder to search for *.py")
     add("--version", action="version", version=f"vitport {__version__}")
@@ -134,7 +122,7 @@ def _parser() -> Parser:
     add(
         "--report",
         metavar="FILE",
-        type=_report_file,
+        type=report_file(SUFFIXES),
         action="append",
         default=[],
         help=f"also write the report to FILE, in the form its suffix names ({', '.join(SUFFIXES)}); may be repeated",
@@ -173,15 +161,6 @@ def _jobs(text: str) -> int:
 def _processors() -> int:
     """Those this process may use, where the system tells."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _report_file(text: str) -> Path:
-    path = Path(text)
-    if path.suffix not in SUFFIXES:
-        raise argparse.ArgumentTypeError(f"{text!r} names no form of report; end it in {' or '.join(SUFFIXES)}")
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"the folder of {text!r} does not exist")
-    return path
 
 
 def _options(parser: Parser, arguments: argparse.Namespace) -> tuple[Options, str]:

@@ -16,6 +16,7 @@ from codemods.findings import Change, Finding
 from codemods.notebook import SUFFIX, Notebook
 from codemods.reports import console, what_breaks
 from codemods.source_file import SourceFile
+from codemods.usage import Parser
 
 _EPILOG = """\
 exit codes, as of vitport --check:
@@ -27,20 +28,17 @@ exit codes, as of vitport --check:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Raises SystemExit for --help and bad usage."""
-    parser = migrate.Parser(
-        prog="python -m codemods.what_breaks",
-        usage="python -m codemods.what_breaks [options] PATH...",
-        description="What of a plugin a vLLM breaks, as Markdown: bases, constructors, calls, imports, patches.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = Parser(
+        "python -m codemods.what_breaks",
+        "What of a plugin a vLLM breaks, as Markdown: bases, constructors, calls, imports, patches.",
+        _EPILOG,
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a Python file, or a folder of them")
     migrate.add_versions(parser)
     return migrate.guarded(lambda: _run(parser, parser.parse_args(argv)))
 
 
-def _run(parser: migrate.Parser, arguments: argparse.Namespace) -> int:
+def _run(parser: Parser, arguments: argparse.Namespace) -> int:
     from codemods.breakage import changes
     from codemods.run import Options, examine
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from codemods import __version__
+from codemods.usage import Parser, report_file
 from porting.levels import BACKENDS, DTYPES, LEVELS
 from porting.processes.limits import GIB, Limits
 from porting.reports import FORMS
-
-BAD_USAGE = 2
 
 _DESCRIPTION = """\
 Prove ported vLLM vision-language models on the device that is attached: that they import, build, compute what their
@@ -33,21 +31,8 @@ exit codes:
 """
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line, not the whole usage: the message says what to do."""
-        self.exit(BAD_USAGE, f"vitport-check: {message} (vitport-check --help explains)\n")
-
-
 def parser() -> Parser:
-    made = Parser(
-        prog="vitport-check",
-        usage="vitport-check [options] PATH...",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    made = Parser("vitport-check", _DESCRIPTION, _EPILOG)
     add = made.add_argument
     add("paths", nargs="+", type=Path, metavar="PATH", help="a ported model file, or a folder that holds some")
     add("--version", action="version", version=f"vitport {__version__}")
@@ -112,7 +97,7 @@ def parser() -> Parser:
     add = telling.add_argument
     add(
         "--report",
-        type=_report_file,
+        type=report_file(tuple(FORMS)),
         metavar="FILE",
         action="append",
         default=[],
@@ -155,12 +140,3 @@ def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
         return value
 
     return parse
-
-
-def _report_file(text: str) -> Path:
-    path = Path(text)
-    if path.suffix not in FORMS:
-        raise argparse.ArgumentTypeError(f"{text!r} names no form of report; end it in {', '.join(FORMS)}")
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"the folder of {text!r} does not exist")
-    return path

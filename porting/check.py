@@ -15,8 +15,9 @@ from traceback import print_exc
 from typing import TYPE_CHECKING
 
 from codemods.migrate import show
+from codemods.usage import BAD_USAGE, Parser
 from porting import surroundings
-from porting.arguments import BAD_USAGE, Parser, parser
+from porting.arguments import parser
 from porting.levels import LEVELS, Level
 from porting.processes.limits import GIB, Limits
 from porting.reports import write_report
@@ -151,9 +152,13 @@ def _tell(report: Report, answers: Answers, arguments: argparse.Namespace) -> in
     from porting.reports import console, pull_request
 
     code = report.exit_code
-    try:
-        for path in arguments.report:  # before anything is printed: a reader that goes away must not lose them
+    for path in arguments.report:  # before anything is printed: a reader that goes away must not lose them
+        try:
             write_report(report, path)
+        except OSError as error:
+            print(f"vitport-check: {path} cannot be written: {error.strerror or error}", file=sys.stderr)
+            code = BAD_USAGE
+    try:
         if arguments.emit_tests:
             written = emit_tests(arguments.emit_tests, answers)
             told = ", ".join(map(str, written)) or "none: neither parity nor paths nor embeddings ran"

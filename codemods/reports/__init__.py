@@ -22,7 +22,12 @@ def write_report(report: Report, path: Path) -> None:
     from codemods.reports import json, markdown, sarif
 
     render = dict(zip(SUFFIXES, (json.render, sarif.render, markdown.render), strict=True))[path.suffix]
+    write_text(render(report), path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Put a report in a file, or in place of an earlier one, whole or not at all. Raises OSError."""
     real = Path(os.path.realpath(path))
     # A file name that is no text is kept as \udcXX, which JSON reads back as the same name.
-    data = render(report).encode("utf-8", "backslashreplace")
+    data = text.encode("utf-8", "backslashreplace")
     replace_file(real, data, like=real.stat() if real.exists() else None)

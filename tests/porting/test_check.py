@@ -132,7 +132,7 @@ def test_to_have_proved_nothing_is_1(run: Run) -> None:
         (["good.py", "--dtype", "float8"], "'float8' is none of float32, bfloat16, float16"),
         (["good.py", "--jobs", "0"], "'0' is no whole number above 0"),
         (["good.py", "--timeout", "soon"], "'soon' is no number above 0"),
-        (["good.py", "--report", "x.pdf"], "'x.pdf' names no form of report; end it in .html, .md, .json"),
+        (["good.py", "--report", "x.pdf"], "'x.pdf' names no form of report; end it in .html or .md or .json"),
         (["good.py", "--report", "no/x.md"], "the folder of 'no/x.md' does not exist"),
         (["good.py", "--before", "old"], "--before old: no such file or folder"),
         (["good.py", "--before", "empty"], "--before empty has no file at the place of good.py"),
@@ -320,9 +320,10 @@ def test_the_reports_are_written(run: Run) -> None:
 def test_a_report_that_cannot_be_written_is_2(run: Run) -> None:
     write("good.py")
     Path("r.md").mkdir()
-    code, _, errors = run("good.py", "--report", "r.md")
+    code, _, errors = run("good.py", "--report", "r.md", "--report", "r.json")
     assert code == 2
-    assert "r.md cannot be written" in errors
+    assert "vitport-check: r.md cannot be written" in errors
+    assert Path("r.json").is_file(), "the others are"
 
 
 def test_the_text_of_a_pull_request_is_all_that_is_printed(run: Run) -> None:

@@ -15,7 +15,7 @@ from porting.device import Device
 from porting.discovery import Model
 from porting.levels import Level
 from porting.report import Column, Report, worst
-from porting.reports import console, heat_map, html, markdown, pull_request
+from porting.reports import console, heat_map, html, markdown, pull_request, write_report
 from porting.reports import json as json_report
 from porting.result import Result, Status
 
@@ -270,3 +270,11 @@ def test_what_is_not_finite_is_outlined_and_shades_nothing() -> None:
     drawn = heat_map.draw("errors", [[1.0, float("nan"), float("inf")]])
     assert drawn.count('class="odd"') == 2
     assert 'fill-opacity="1.000"' in drawn
+
+
+def test_a_report_is_written_though_the_name_of_a_file_is_no_text(tmp_path: Path) -> None:
+    """Python reads a name that is not UTF-8 with lone surrogates, which UTF-8 cannot write."""
+    report = replace(REPORT, models=(Model(Path("tower\udce9.py"), "tower"),))
+    write_report(report, tmp_path / "r.json")
+    (model,) = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["models"]
+    assert model["path"] == "tower\udce9.py"
