@@ -28,21 +28,10 @@ from docs.made_page import main  # noqa: E402
 from porting.levels import LEVELS  # noqa: E402
 from tests import wheels  # noqa: E402
 from tests.corpus.port import MODELS, run  # noqa: E402
+from tests.corpus.vision_files import CHECKLIST  # noqa: E402
 
 PAGE = ROOT / "docs" / "proof.md"
 
-# The nine that upstream moved by a checklist.
-CHECKLIST = (
-    "dots_ocr",
-    "ernie45_vl",
-    "glm4_1v",
-    "keye",
-    "paddleocr_vl",
-    "qwen2_vl",
-    "qwen2_5_vl",
-    "qwen3_vl",
-    "siglip2navit",
-)
 PROVED = tuple(level.name for level in LEVELS if level.name != "serve")  # an engine each: the example stands for it
 
 

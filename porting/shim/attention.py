@@ -120,8 +120,20 @@ def flash_wrapper_0_13(
     is_rocm_aiter: bool,
 ) -> torch.Tensor:
     """The same in 0.13: `(b, s, h, d)` in and out."""
+    return _flash_within(q, k, v, cu_seqlens, max_seqlen).unflatten(0, (batch_size, -1))
+
+
+def _flash_within(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_seqlen: torch.Tensor,
+    **scale: float,
+) -> Any:
+    """The kernel within each sequence: `(b, s, h, d)` in, `(b*s, h, d)` out. Without a scale none is passed."""
     longest = max_seqlen.item()
-    output = flash_attn_varlen_func(
+    return flash_attn_varlen_func(
         *(x.flatten(0, 1) for x in (q, k, v)),
         cu_seqlens_q=cu_seqlens,
         cu_seqlens_k=cu_seqlens,
@@ -129,8 +141,8 @@ def flash_wrapper_0_13(
         max_seqlen_k=longest,
         dropout_p=0.0,
         causal=False,
+        **scale,
     )
-    return output.unflatten(0, (batch_size, -1))
 
 
 class MultiHeadAttention(nn.Module):
@@ -211,18 +223,7 @@ class EncoderAttention(MultiHeadAttention):
         if not self.is_flash_attn_backend:
             return attend_within(q, k, v, lengths_of(cu_seqlens), self.scale).reshape(query.shape)
         assert max_seqlen is not None, "cu_seqlens without max_seqlen"
-        longest = max_seqlen.item()
-        output = flash_attn_varlen_func(
-            *(x.flatten(0, 1) for x in (q, k, v)),
-            cu_seqlens_q=cu_seqlens,
-            cu_seqlens_k=cu_seqlens,
-            max_seqlen_q=longest,
-            max_seqlen_k=longest,
-            dropout_p=0.0,
-            causal=False,
-            softmax_scale=self.scale,
-        )
-        return output.reshape(query.shape)
+        return _flash_within(q, k, v, cu_seqlens, max_seqlen, softmax_scale=self.scale).reshape(query.shape)
 
 
 class EncoderAttentionIgnoringScale(EncoderAttention):

@@ -13,19 +13,7 @@ from codemods.run import Options, migrate
 from tests import wheels
 from tests.corpus.port import MODELS, run
 from tests.corpus.real_vllm import not_imported
-from tests.corpus.vision_files import NUMBER, RELEASES, lay_out_alone, vision_files
-
-TOWERS = (
-    "dots_ocr",
-    "ernie45_vl",
-    "glm4_1v",
-    "keye",
-    "paddleocr_vl",
-    "qwen2_vl",
-    "qwen2_5_vl",
-    "qwen3_vl",
-    "siglip2navit",
-)
+from tests.corpus.vision_files import CHECKLIST, NUMBER, RELEASES, lay_out_alone, vision_files
 
 # Of the 126 vision files, those that vLLM 0.28 cannot import once they are ported, and why. Each has a finding.
 MOLMO = "cross-attention stays on MultiHeadAttention, which is gone"
@@ -53,20 +41,20 @@ def towers(model_files: Callable[[str], Path], tmp_path: Path) -> Path:
     folder = tmp_path / "ported"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    for tower in TOWERS:
+    for tower in CHECKLIST:
         shutil.copy(model_files("0.12.0").parent / MODELS / f"{tower}.py", folder)
     return folder
 
 
 def test_nine_ported_towers_are_imported(towers: Path, vllm_python: Path) -> None:
     run([towers], "0.32")
-    assert not_imported(vllm_python, towers, TOWERS) == {}
+    assert not_imported(vllm_python, towers, CHECKLIST) == {}
 
 
 def test_towers_for_two_releases_are_imported_by_both(towers: Path, vllm_python: Path) -> None:
     migrate([towers], Options(target=vllm_api.resolve("0.32"), also=("0.14.0",)))
-    assert not_imported(vllm_python, towers, TOWERS) == {}
-    assert not_imported(vllm_python, towers, TOWERS, wheels.import_path("0.14.0")) == {}
+    assert not_imported(vllm_python, towers, CHECKLIST) == {}
+    assert not_imported(vllm_python, towers, CHECKLIST, wheels.import_path("0.14.0")) == {}
 
 
 @pytest.mark.parametrize("release", RELEASES)
