@@ -61,7 +61,7 @@ test: $(VENV)/.test
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m mypy
-	$(VENV)/bin/python -m pytest -n auto --ignore tests/porting
+	$(VENV)/bin/python -m pytest -n auto --ignore tests/porting --ignore tests/demo_app
 	$(VENV)/bin/python -m tests.under_vllm
 
 vllm: $(VENV)/.test

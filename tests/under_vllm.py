@@ -1,4 +1,4 @@
-"""`python -m tests.under_vllm`: the tests of `porting`, under the Python of the environment that has a real vLLM.
+"""`python -m tests.under_vllm`: the tests that compute, under the Python of the environment that has a real vLLM.
 
 Arguments go to pytest. In CI the environment is built if it is missing; elsewhere that is said, and is no failure.
 """
@@ -13,18 +13,20 @@ import pytest
 
 from tests.wheels import VLLM_ENVIRONMENT, vllm_python
 
+FOLDERS = ("tests/porting", "tests/demo_app")
+
 
 def main(arguments: list[str]) -> int:
     """The exit code of pytest, 0 where there is nothing to run the tests under."""
     try:
         python = vllm_python()
     except pytest.skip.Exception as reason:
-        print(f"tests/porting NOT RUN: {reason}")
+        print(f"{' '.join(FOLDERS)} NOT RUN: {reason}")
         return 0
     except pytest.fail.Exception as reason:
-        print(f"tests/porting cannot be run: {reason}")
+        print(f"{' '.join(FOLDERS)} cannot be run: {reason}")
         return 1
-    command = [python, "-m", "pytest", *(arguments or ["-n", "2", "tests/porting"])]
+    command = [python, "-m", "pytest", *(arguments or ["-n", "2", *FOLDERS])]
     return subprocess.run(command, env={**os.environ, **VLLM_ENVIRONMENT}, check=False).returncode
 
 

@@ -36,7 +36,7 @@ VLLM_ENVIRONMENT = {
 # too, so it is installed first and kept out of vLLM's requirements; torchaudio and torchcodec are not needed.
 TORCH_FOR_VLLM = {"0.32.0": ("torch==2.13.0", "torchvision==0.28.0")}
 
-# What `tests/porting` needs beside it, as those tests run under that Python.
+# What the tests need beside it that run under that Python (`tests/under_vllm.py`).
 TEST_TOOLS = ("hypothesis", "jinja2", "jsonschema", "libcst", "psutil", "pytest", "pytest-xdist", "ray", "rich", "uv")
 
 # Another vLLM in that environment: the Python files of a release ahead of the installed one on the path, and packages

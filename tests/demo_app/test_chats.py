@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-np = pytest.importorskip("numpy")
-pytest.importorskip("PIL")
-
-from demo_app.training import chats, tokenizer  # noqa: E402
-from demo_app.training.shapes import Scene, Thing  # noqa: E402
+from demo_app.training import chats, tokenizer
+from demo_app.training.shapes import Scene, Thing
 
 TWO = Scene("black", (Thing("red", "square", 0.25, 0.5, 0.15), Thing("blue", "star", 0.75, 0.5, 0.15)))
 RED = Scene("black", (Thing("red", "square", 0.25, 0.5, 0.15), Thing("red", "star", 0.75, 0.5, 0.15)))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("numpy")
-
-from demo_app.training import loop  # noqa: E402
+from demo_app.training import loop
 
 
 def trained(out, steps: int, total: int):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-pytest.importorskip("PIL")
-
-from demo_app.training import prompts, questions  # noqa: E402
-from demo_app.training.shapes import BACKGROUNDS, COLOURS, SHAPES, Scene, Thing  # noqa: E402
+from demo_app.training import prompts, questions
+from demo_app.training.shapes import BACKGROUNDS, COLOURS, SHAPES, Scene, Thing
 
 ONE = Scene("white", (Thing("orange", "circle", 0.5, 0.5, 0.25),))
 TWO = Scene("black", (Thing("red", "square", 0.25, 0.5, 0.15), Thing("blue", "star", 0.75, 0.5, 0.15)))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter
 
-np = pytest.importorskip("numpy")
-pytest.importorskip("PIL")
-
-from PIL import Image, ImageDraw, ImageFilter  # noqa: E402
-
-from demo_app.training import rules, shapes  # noqa: E402
+from demo_app.training import rules, shapes
 
 
 def test_true_pictures_are_named_right():

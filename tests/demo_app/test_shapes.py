@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-pytest.importorskip("PIL")
-
-from demo_app.training import shapes  # noqa: E402
+from demo_app.training import shapes
 
 
 def pixel(picture, x: float, y: float) -> tuple[int, int, int]:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("transformers")
-pytest.importorskip("numpy")
-pytest.importorskip("PIL")
-
 from demo_app.training import prompts, questions, shapes, tokenizer
 
 
