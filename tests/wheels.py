@@ -37,7 +37,27 @@ VLLM_ENVIRONMENT = {
 TORCH_FOR_VLLM = {"0.32.0": ("torch==2.13.0", "torchvision==0.28.0")}
 
 # What the tests need beside it that run under that Python (`tests/under_vllm.py`).
-TEST_TOOLS = ("hypothesis", "jinja2", "jsonschema", "libcst", "psutil", "pytest", "pytest-xdist", "ray", "rich", "uv")
+TEST_TOOLS = (
+    "accelerate",
+    "cache-dit",
+    "diffusers",
+    "gradio",
+    "hypothesis",
+    "ipywidgets",
+    "jinja2",
+    "jsonschema",
+    "jupyterlab",
+    "libcst",
+    "nbclient",
+    "papermill",
+    "playwright",
+    "psutil",
+    "pytest",
+    "pytest-xdist",
+    "ray",
+    "rich",
+    "uv",
+)
 
 # Another vLLM in that environment: the Python files of a release ahead of the installed one on the path, and packages
 # whose newest releases no longer have what it imports. Kernels are left out: models can be imported, not run.
