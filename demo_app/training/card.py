@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from demo_app.training import questions, shapes
+from demo_app.training import shapes
 
 TEXT = """\
 # Two small models that know coloured shapes
@@ -19,13 +20,16 @@ without a download. They stand in for large models; they are no use for anything
 {drawing_row}
 ## What they know
 
-One thing, or for the chat model one or two side by side: {shape_names}, in {colour_names}, on {background_names}. The
-chat model answers in English about {kinds}; it also says hello, and that it knows no more than this. Pictures should be
-square: every picture is brought to 112x112 pixels. The drawing model draws one upright thing near the middle of 64x64
-pixels, for prompts such as "a red circle on a white background", best with 20 steps, `true_cfg_scale=2.5` and
-`negative_prompt=" "`.
+{shape_names} in {colour_names}, on a {background_names} background.
 
-Anything else, such as a photograph, a third shape, another colour or another language, gets a confident wrong answer or
+The chat model reads pictures of one of them, or of two side by side, and answers in English:
+describe, shape, colour, how many, background, what is on the left and right, is there. It also says hello, and that it
+knows no more than this. Every picture is brought to 112x112 pixels, so it should be square.
+
+The drawing model draws one of them, upright and near the middle, in 64x64 pixels, for prompts such as "a red circle on
+a white background", best with 20 steps, `true_cfg_scale=2.5` and `negative_prompt=" "`.
+
+Anything else, such as a photograph, a third thing, another colour or another language, gets a confident wrong answer or
 a wrong drawing.
 
 ## Scores
@@ -33,12 +37,25 @@ a wrong drawing.
 On pictures and questions drawn from a seed that training never used, through the unchanged classes of transformers and
 diffusers, with the shipped half-precision weights computed in float32 on a CPU.
 
-Chat model, exact answers to {questions} questions: **{vl_all:.1%}** ({vl_kinds}).
+Chat model, exact answers to {questions} questions: **{vl_all:.1%}**.
+
+| of | right |
+|---|---|
+{vl_rows}
 {drawing_scores}
 The rule checker names {rules:.1%} of 1,000 true pictures right (colour, shape and background).
 
-`manifest.json` has every figure, the versions, the processor time of each stage and the hash of every file. Another
-machine will not train bit-equal weights; the scores are what to compare.
+## How they were trained
+
+Not in one go: a stage was broken off and went on from its checkpoint with another number of steps, which lets the
+learning rate fall sooner or later than planned at first.
+
+| stage | steps | processor time | runs |
+|---|---|---|---|
+{stage_rows}
+
+`manifest.json` has every figure, the versions and the hash of every file. Another machine will not train bit-equal
+weights; the scores are what to compare.
 """
 
 DRAWING_ROW = (
@@ -66,13 +83,26 @@ def write(manifest: dict[str, Any], chat: str, drawing: str) -> str:
         seed=manifest["seed"],
         vl_megabytes=megabytes(chat),
         drawing_row=DRAWING_ROW.format(megabytes=megabytes(drawing)) if drawn else "",
-        shape_names=", ".join(f"{shape}s" for shape in shapes.SHAPES),
-        colour_names=", ".join(shapes.COLOURS),
-        background_names=", ".join(shapes.BACKGROUNDS),
-        kinds=", ".join(questions.KINDS),
+        shape_names=_listed([f"{shape}s" for shape in shapes.SHAPES], "and").capitalize(),
+        colour_names=_listed(shapes.COLOURS, "or"),
+        background_names=_listed(shapes.BACKGROUNDS, "or"),
         questions=held_out["questions"],
         vl_all=scores.pop("all"),
-        vl_kinds=", ".join(f"{kind} {share:.1%}" for kind, share in scores.items()),
+        vl_rows="\n".join(f"| {group} | {share:.1%} |" for group, share in scores.items()),
         drawing_scores=DRAWING_SCORES.format(prompts=held_out["prompts"], **drawn) if drawn else "",
         rules=held_out["rules"],
+        stage_rows="\n".join(_stage(name, told) for name, told in manifest["stages"].items()),
     )
+
+
+def _listed(names: Iterable[str], last: str) -> str:
+    *most, end = names
+    return f"{', '.join(most)} {last} {end}"
+
+
+def _stage(name: str, told: dict[str, Any]) -> str:
+    runs = [
+        f"from {run['from']:,} towards {run['steps']:,}" + (f" ({run['remark']})" if "remark" in run else "")
+        for run in told["runs"]
+    ]
+    return f"| `{name}` | {told['steps']:,} | {told['processor seconds']:,} s | {'; '.join(runs)} |"

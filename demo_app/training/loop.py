@@ -111,20 +111,25 @@ def train(
     optimizer = torch.optim.AdamW(groups, lr=plan.rate, betas=(0.9, 0.98), fused=True)
     mean = {key: value.detach().clone() for key, value in model.state_dict().items()} if plan.average else {}
     first, spent = 0, 0.0
+    runs: list[dict[str, object]] = []
     if file.exists():
         saved = torch.load(file, weights_only=True)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        mean, first, spent = saved["mean"], saved["step"], saved["cpu"]
-    clock, figures = time.process_time(), {}
+        mean, first, spent, runs = saved["mean"], saved["step"], saved["cpu"], saved["runs"]
+    clock = time.process_time()
+    figures: dict[str, float] = {}
     rank, ranks = share()
+    planned = {"steps": plan.steps, "processes": ranks}
+    if not runs or {**runs[-1], **planned} != runs[-1]:  # going on with the same plan is the same run
+        runs.append({"from": first, **planned})
 
     def used() -> float:
         return spent + (time.process_time() - clock) * ranks
 
     def save(step: int) -> None:
         saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "mean": mean, "step": step}
-        keep({**saved, "cpu": used()}, file)
+        keep({**saved, "cpu": used(), "runs": runs}, file)
 
     def scored() -> str:
         if look is None or rank:

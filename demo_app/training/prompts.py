@@ -50,7 +50,8 @@ def _never_drawn(colour: str, shape: str, background: str) -> bool:
 
 def split() -> tuple[list[Prompt], list[Prompt]]:
     """Prompts to train on and held-out ones: by the hash of their text a fifth, and all of six drawings."""
-    trained, held = [], []
+    trained: list[Prompt] = []
+    held: list[Prompt] = []
     for colour in COLOURS:
         for shape in SHAPES:
             for background in BACKGROUNDS:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from demo_app.training.shapes import BACKGROUNDS, COLOURS, SHAPES, Scene, Thing
 
-KINDS = ("describe", "shape", "colour", "how many", "background", "left and right", "is there")
 NUMBERS = ("None.", "One.", "Two.")
 ONLY_SHAPES = "I only know coloured shapes."
 NO_PICTURE = "Please show me a picture first."
@@ -151,20 +150,16 @@ def _is_there(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
     return _one(rng, IS_THERE).format(asked), "Yes." if yes else "No."
 
 
-ASK = dict(
-    zip(
-        KINDS,
-        (
-            lambda scene, rng: (_one(rng, DESCRIBE), describe(scene)),
-            _shape,
-            _colour,
-            _how_many,
-            _background,
-            _sides,
-            _is_there,
-        ),
-    )
-)
+ASK: dict[str, Callable[[Scene, np.random.Generator], tuple[str, str]]] = {
+    "describe": lambda scene, rng: (_one(rng, DESCRIBE), describe(scene)),
+    "shape": _shape,
+    "colour": _colour,
+    "how many": _how_many,
+    "background": _background,
+    "left and right": _sides,
+    "is there": _is_there,
+}
+KINDS = tuple(ASK)
 
 
 def ask(scene: Scene, rng: np.random.Generator, kind: str) -> tuple[str, str]:
@@ -181,7 +176,7 @@ def talk(rng: np.random.Generator) -> tuple[str, str]:
 def words() -> list[str]:
     """Every text there can be, in pieces: what the tokenizer must know as whole words."""
     names = [*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *BACKGROUNDS]
-    fixed = [
+    fixed: list[Sequence[str]] = [
         DESCRIBE,
         WHAT_SHAPE,
         WHAT_SHAPES,
@@ -192,11 +187,9 @@ def words() -> list[str]:
         WHAT_SIDE,
         IS_THERE,
         NUMBERS,
-    ]
-    fixed += [
         *TALK.values(),
         list(TALK),
         [NO_PICTURE, "Both are", "There is no", "There is only a", "Where is the left", "On the right."],
+        ["What shape is the one?", "How many are there?", "something", "and an", "Yes.", "No.", "Two", "A", "An"],
     ]
-    fixed += [["What shape is the one?", "How many are there?", "something", "and an", "Yes.", "No.", "Two", "A", "An"]]
     return [text for texts in fixed for text in texts] + [name for each in names for name in (f" {each}", each.title())]

@@ -37,7 +37,6 @@ def load_drawing(folder: Path) -> Any:
     return pipeline
 
 
-@torch.inference_mode()
 def answers(vl: tuple[Any, Any], pictures: list[Image.Image], asked: list[str]) -> list[str]:
     """The greedy answer to one question about each picture."""
     model, processor = vl

@@ -79,14 +79,10 @@ def digests(folder: Path) -> dict[str, dict[str, object]]:
     }
 
 
-def seconds(out: Path) -> dict[str, int]:
-    """Processor time of each stage, from its last checkpoint."""
-    stages = ("tower", "vl", "vae", "text_to_image")
-    return {
-        stage: round(torch.load(out / f"{stage}.pt", weights_only=True)["cpu"])
-        for stage in stages
-        if (out / f"{stage}.pt").exists()
-    }
+def stage(out: Path, name: str) -> dict[str, object]:
+    """From its last checkpoint: steps, processor time, and the runs it was trained in, each towards some steps."""
+    saved = torch.load(out / f"{name}.pt", weights_only=True)
+    return {"steps": saved["step"], "processor seconds": round(saved["cpu"]), "runs": saved["runs"]}
 
 
 def main() -> None:
@@ -97,7 +93,9 @@ def main() -> None:
     parser.add_argument("--only-vl", action="store_true", help="while the drawing side is still in training")
     options = parser.parse_args()
     loop.start(options.seed)
-    folders = [VL] if options.only_vl else [VL, DRAWING]
+    folders, stages = [VL], ["tower", "vl"]
+    if not options.only_vl:
+        folders, stages = [VL, DRAWING], [*stages, "vae", "text_to_image"]
     for folder in folders:
         shutil.rmtree(options.to / folder, ignore_errors=True)
     save_vl(options.out, options.to / VL)
@@ -113,7 +111,7 @@ def main() -> None:
         "versions": {
             name: version(name) for name in ("torch", "transformers", "diffusers", "tokenizers", "numpy", "pillow")
         },
-        "processor seconds": seconds(options.out),
+        "stages": {name: stage(options.out, name) for name in stages},
         "held-out seed": scores.SEED,
         "held-out scores": held_out,
         "files": {folder: digests(options.to / folder) for folder in folders},

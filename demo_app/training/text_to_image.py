@@ -17,6 +17,7 @@ from diffusers import QwenImageTransformer2DModel
 from PIL import Image
 from torch import nn
 from torch.nn import functional as F
+from transformers import Qwen2_5_VLForConditionalGeneration
 
 from demo_app.training import loop, prompts, rules, shapes, tokenizer, vae, vl
 from demo_app.training.prompts import Prompt
@@ -76,7 +77,7 @@ class Encoded:
 
     def __init__(self, out: Path, texts: list[str]) -> None:
         words = tokenizer.make()
-        model = vl.Qwen2_5_VLForConditionalGeneration(vl.config(words))
+        model = Qwen2_5_VLForConditionalGeneration(vl.config(words))
         model.load_state_dict(torch.load(out / "vl-final.pt", weights_only=True))
         by_length: dict[int, list[str]] = defaultdict(list)
         ids = {text: words(prompts.TEMPLATE.format(text)).input_ids for text in texts}
@@ -100,7 +101,9 @@ def latents_of(
     """POOL pictures: what they show, their packed latents scaled to unit variance, (mean, deviation) of channels."""
     coder = vae.for_stills(vae.make()).eval()
     coder.load_state_dict(torch.load(out / "vae-final.pt", weights_only=True))
-    rng, shown, found = np.random.default_rng([seed, 9]), [], []
+    rng = np.random.default_rng([seed, 9])
+    shown: list[tuple[str, str, str]] = []
+    found: list[torch.Tensor] = []
     with torch.no_grad():
         while len(shown) < POOL:
             scenes = [shapes.prompt_scene(rng) for _ in range(64)]
@@ -114,7 +117,6 @@ def latents_of(
     return shown, pack((latents - mean) / deviation), scale
 
 
-@torch.no_grad()
 def sample(model: nn.Module, states: torch.Tensor, nothing: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Packed latents from noise, in the steps and with the guidance of the pipeline."""
     tokens = noise

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from tokenizers import Tokenizer, models, trainers
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import Qwen2Tokenizer
 
 from demo_app.training import prompts, questions
@@ -51,7 +52,7 @@ def make() -> Qwen2Tokenizer:
     bare = Tokenizer(models.BPE())
     bare.normalizer = shell.backend_tokenizer.normalizer
     bare.pre_tokenizer = shell.backend_tokenizer.pre_tokenizer
-    letters = sorted(set(trainers_alphabet()))
+    letters = sorted(ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(vocab_size=4096, min_frequency=1, initial_alphabet=letters, show_progress=False)
     bare.train_from_iterator(sorted(set(texts())), trainer)
     made = json.loads(bare.to_str())["model"]
@@ -65,9 +66,3 @@ def make() -> Qwen2Tokenizer:
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
-
-
-def trainers_alphabet() -> list[str]:
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    return ByteLevel.alphabet()

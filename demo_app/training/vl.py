@@ -74,10 +74,10 @@ def read(
     embedded = inner.language_model.embed_tokens(ids)
     if seen is not None:
         embedded = embedded.masked_scatter((ids == model.config.image_token_id)[..., None], seen)
-    states = inner.language_model(
+    states: tuple[torch.Tensor, ...] = inner.language_model(
         inputs_embeds=embedded, position_ids=positions, use_cache=False, output_hidden_states=True
-    )
-    return states.hidden_states
+    ).hidden_states
+    return states
 
 
 class Learner(nn.Module):
