@@ -9,7 +9,8 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -55,36 +56,43 @@ def on_ranks(work: Callable[[int], Any], world_size: int, seconds: float, device
 
     Each process has vLLM's tensor-parallel group, over gloo on the CPU and over the device's own collectives elsewhere,
     where rank n computes on device n. vLLM has to be imported before and no accelerator used, which does not survive a
-    fork. Raises ForkFailed as soon as one rank fails, ForkHangs after `seconds`; no process outlives it. RuntimeError:
-    this process has groups itself, see `host.stop_groups`.
+    fork. Raises as `forked_ranks`.
+    """
+
+    def rank_work(rank: int, rendezvous: Path) -> Any:
+        os.environ["VLLM_DIST_IDENT"] = rendezvous.parent.name
+        if device != "cpu":
+            torch.accelerator.set_device_index(rank)
+        host.start_groups(rank, world_size, rendezvous, torch.distributed.get_default_backend_for_device(device))
+        result = work(rank)
+        torch.distributed.barrier()  # the other may still be reading what this one sent last
+        host.stop_groups()
+        return result
+
+    return forked_ranks(rank_work, world_size, seconds)
+
+
+def forked_ranks(work: Callable[[int, Path], Any], world_size: int, seconds: float) -> list[Any]:
+    """What `work(rank, rendezvous)` returns in `world_size` processes, which can meet at that file.
+
+    Raises ForkFailed as soon as one rank fails, ForkHangs after `seconds`; no process outlives it. RuntimeError: this
+    process has groups itself, see `host.stop_groups`.
     """
     if torch.distributed.is_initialized():
         raise RuntimeError("this process has groups of its own, which its forks would take for theirs")
-
-    def at(rank: int) -> Callable[[], Any]:
-        def rank_work() -> Any:
-            os.environ["VLLM_DIST_IDENT"] = scratch.name
-            if device != "cpu":
-                torch.accelerator.set_device_index(rank)
-            backend = torch.distributed.get_default_backend_for_device(device)
-            host.start_groups(rank, world_size, scratch / "rendezvous", backend)
-            result = work(rank)
-            torch.distributed.barrier()  # the other may still be reading what this one sent last
-            host.stop_groups()
-            return result
-
-        return rank_work
-
     with tempfile.TemporaryDirectory(prefix="vitport-") as folder:
         scratch = Path(folder)
+        works = {
+            f"rank {rank} of {world_size}": partial(work, rank, scratch / "rendezvous") for rank in range(world_size)
+        }
         try:
-            return _all_of({f"rank {rank} of {world_size}": at(rank) for rank in range(world_size)}, seconds, scratch)
+            return _all_of(works, seconds, scratch)
         finally:
             for left in SHARED_MEMORY.glob(f"{scratch.name}-*"):
                 left.unlink()  # a rank that is ended does not, and ranks that end well do not either
 
 
-def _all_of(works: dict[str, Callable[[], Any]], seconds: float, folder: Path) -> list[Any]:
+def _all_of(works: Mapping[str, Callable[[], Any]], seconds: float, folder: Path) -> list[Any]:
     """Run each work in its process; what they return."""
     places = [folder / str(index) for index in range(len(works))]
     processes: list[BaseProcess] = [

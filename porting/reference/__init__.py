@@ -4,6 +4,7 @@ For the levels of `porting.check`, and for the tests of anybody who writes visio
 """
 
 from porting.reference.attention import varlen_attention
+from porting.reference.collectives import Collective, Collectives, strict_collectives
 from porting.reference.contract import ContractViolation
 from porting.reference.flash import flash_attn_varlen_func
 from porting.reference.npu import npu_flash_attention_unpad, npu_fused_infer_attention_score, npu_fusion_attention
@@ -13,6 +14,8 @@ from porting.reference.triton import context_attention_fwd
 __all__ = [
     "BACKENDS",
     "Call",
+    "Collective",
+    "Collectives",
     "ContractViolation",
     "Kernels",
     "context_attention_fwd",
@@ -20,6 +23,7 @@ __all__ = [
     "npu_flash_attention_unpad",
     "npu_fused_infer_attention_score",
     "npu_fusion_attention",
+    "strict_collectives",
     "strict_kernels",
     "varlen_attention",
 ]
