@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from demo_app.training import shapes
+from demo_app.training import prompts, shapes
 
 TEXT = """\
 # Two small models that know coloured shapes
@@ -17,7 +17,8 @@ without a download. They stand in for large models; they are no use for anything
 | folder | architecture | size |
 |---|---|---|
 | `shapes-vl` | `Qwen2_5_VLForConditionalGeneration` | {vl_megabytes:.1f} MB |
-{drawing_row}
+| `shapes-image` | `QwenImagePipeline`, with the chat model as its text encoder | {drawing_megabytes:.1f} MB |
+
 ## What they know
 
 {shape_names} in {colour_names}, on a {background_names} background.
@@ -27,7 +28,8 @@ describe, shape, colour, how many, background, what is on the left and right, is
 knows no more than this. Every picture is brought to 112x112 pixels, so it should be square.
 
 The drawing model draws one of them, upright and near the middle, in 64x64 pixels, for prompts such as "a red circle on
-a white background", best with 20 steps, `true_cfg_scale=2.5` and `negative_prompt=" "`.
+a white background", best with {steps} steps, `true_cfg_scale={guidance}` and
+`negative_prompt=" "`.
 
 Anything else, such as a photograph, a third thing, another colour or another language, gets a confident wrong answer or
 a wrong drawing.
@@ -35,14 +37,19 @@ a wrong drawing.
 ## Scores
 
 On pictures and questions drawn from a seed that training never used, through the unchanged classes of transformers and
-diffusers, with the shipped half-precision weights computed in float32 on a CPU.
+diffusers, the shipped half-precision weights computed in float32 on a CPU.
 
 Chat model, exact answers to {questions} questions: **{vl_all:.1%}**.
 
 | of | right |
 |---|---|
 {vl_rows}
-{drawing_scores}
+
+Drawing model, {prompts} held-out prompts drawn with the right colour, shape and background: **{drawn[rules]:.1%}** by
+the rule checker, **{drawn[vl]:.1%}** by the chat model's description, {drawn[both]:.1%} by both. By the rule checker
+the colour alone {drawn[colour]:.1%}, the shape {drawn[shape]:.1%}, the background {drawn[background]:.1%}. Held-out are
+a fifth of the wordings, and six of the 72 drawings altogether.
+
 The rule checker names {rules:.1%} of 1,000 true pictures right (colour, shape and background).
 
 ## How they were trained
@@ -58,38 +65,29 @@ learning rate fall sooner or later than planned at first.
 weights; the scores are what to compare.
 """
 
-DRAWING_ROW = (
-    "| `shapes-image` | `QwenImagePipeline`: transformer, autoencoder, and the chat model as text encoder "
-    "| {megabytes:.1f} MB |\n"
-)
-DRAWING_SCORES = """
-Drawing model, {prompts} held-out prompts drawn with the right colour, shape and background: **{rules:.1%}** by the rule
-checker, **{vl:.1%}** by the chat model's description, {both:.1%} by both. By the rule checker the colour alone
-{colour:.1%}, the shape {shape:.1%}, the background {background:.1%}. Held-out are a fifth of the wordings, and six of
-the 72 drawings altogether.
-"""
-
 
 def write(manifest: dict[str, Any], chat: str, drawing: str) -> str:
-    """Markdown; without the drawing model's parts where the manifest has no score of it."""
+    """Markdown; `chat` and `drawing` are the names of the folders."""
     held_out, files = manifest["held-out scores"], manifest["files"]
 
     def megabytes(folder: str) -> float:
         return sum(int(entry["bytes"]) for entry in files[folder].values()) / 1e6
 
     scores = dict(held_out[chat])
-    drawn = held_out.get(drawing)
     return TEXT.format(
         seed=manifest["seed"],
+        steps=prompts.STEPS,
+        guidance=prompts.GUIDANCE,
         vl_megabytes=megabytes(chat),
-        drawing_row=DRAWING_ROW.format(megabytes=megabytes(drawing)) if drawn else "",
+        drawing_megabytes=megabytes(drawing),
         shape_names=_listed([f"{shape}s" for shape in shapes.SHAPES], "and").capitalize(),
         colour_names=_listed(shapes.COLOURS, "or"),
         background_names=_listed(shapes.BACKGROUNDS, "or"),
         questions=held_out["questions"],
         vl_all=scores.pop("all"),
         vl_rows="\n".join(f"| {group} | {share:.1%} |" for group, share in scores.items()),
-        drawing_scores=DRAWING_SCORES.format(prompts=held_out["prompts"], **drawn) if drawn else "",
+        prompts=held_out["prompts"],
+        drawn=held_out[drawing],
         rules=held_out["rules"],
         stage_rows="\n".join(_stage(name, told) for name, told in manifest["stages"].items()),
     )

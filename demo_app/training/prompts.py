@@ -15,6 +15,7 @@ TEMPLATE = (
 )
 PREFIX_TOKENS = 34
 NEGATIVE = " "  # the prompt of a drawing without any wish
+STEPS, GUIDANCE = 20, 2.5  # of a drawing
 
 WORDINGS = (
     "{thing} on a {background} background",

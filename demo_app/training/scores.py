@@ -16,6 +16,7 @@ from PIL import Image
 from demo_app.training import prompts, questions, rules, shapes
 
 SEED = 4711
+QUESTIONS, PROMPTS = 1000, 300
 PICTURE = 112  # pixels along a side of the questions' pictures
 BATCH = 50
 
@@ -32,7 +33,7 @@ def load_drawing(folder: Path) -> Any:
     """The pipeline, in float32 on the CPU, without its progress bar."""
     from diffusers import QwenImagePipeline
 
-    pipeline = QwenImagePipeline.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True)
+    pipeline = QwenImagePipeline.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
 
@@ -73,7 +74,7 @@ def quiz(count: int, seed: int = SEED) -> list[tuple[str, Image.Image, str, str]
     return made
 
 
-def score_vl(vl: tuple[Any, Any], count: int = 1000, seed: int = SEED) -> dict[str, float]:
+def score_vl(vl: tuple[Any, Any], count: int = QUESTIONS, seed: int = SEED) -> dict[str, float]:
     """Share of exact answers: of all, of each kind, of pictures with one and with two things."""
     asked = quiz(count, seed)
     said = answers(vl, [picture for _, picture, _, _ in asked], [question for _, _, question, _ in asked])
@@ -98,7 +99,7 @@ def score_rules(count: int = 1000, seed: int = SEED) -> float:
     return right / count
 
 
-def score_drawing(pipeline: Any, vl: tuple[Any, Any], count: int = 300, seed: int = SEED) -> dict[str, float]:
+def score_drawing(pipeline: Any, vl: tuple[Any, Any], count: int = PROMPTS, seed: int = SEED) -> dict[str, float]:
     """Share of held-out prompts drawn right, by the rules, by the VL model's description, and by both."""
     held = prompts.split()[1]
     some = [held[i] for i in np.random.default_rng(seed).permutation(len(held))[:count]]
@@ -123,8 +124,8 @@ def draw(pipeline: Any, texts: list[str], seed: int) -> list[Image.Image]:
     made = pipeline(
         prompt=texts,
         negative_prompt=[prompts.NEGATIVE] * len(texts),
-        true_cfg_scale=2.5,
-        num_inference_steps=20,
+        true_cfg_scale=prompts.GUIDANCE,
+        num_inference_steps=prompts.STEPS,
         height=64,
         width=64,
         generator=torch.Generator().manual_seed(seed),

@@ -23,6 +23,7 @@ from transformers import (
 from demo_app.training import card, loop, scores, text_to_image, tokenizer, tower, vae, vl
 
 VL, DRAWING = "shapes-vl", "shapes-image"
+STAGES = ("tower", "vl", "vae", "text_to_image")
 PIXELS = tower.SIDE**2
 
 
@@ -90,31 +91,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoints")
     parser.add_argument("--to", type=Path, default=Path("demo_app/models"), help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=20, help="the seed the stages ran with (default: %(default)s)")
-    parser.add_argument("--only-vl", action="store_true", help="while the drawing side is still in training")
     options = parser.parse_args()
     loop.start(options.seed)
-    folders, stages = [VL], ["tower", "vl"]
-    if not options.only_vl:
-        folders, stages = [VL, DRAWING], [*stages, "vae", "text_to_image"]
-    for folder in folders:
+    for folder in (VL, DRAWING):
         shutil.rmtree(options.to / folder, ignore_errors=True)
     save_vl(options.out, options.to / VL)
-    chat = scores.load_vl(options.to / VL)
-    held_out: dict[str, object] = {"questions": 1000, VL: scores.score_vl(chat), "rules": scores.score_rules()}
-    if not options.only_vl:
-        save_drawing(options.out, options.to / VL, options.to / DRAWING)
-        pipeline = scores.load_drawing(options.to / DRAWING)
-        held_out |= {"prompts": 300, DRAWING: scores.score_drawing(pipeline, chat)}
+    save_drawing(options.out, options.to / VL, options.to / DRAWING)
+    chat, pipeline = scores.load_vl(options.to / VL), scores.load_drawing(options.to / DRAWING)
     manifest = {
         "seed": options.seed,
         "python": platform.python_version(),
         "versions": {
             name: version(name) for name in ("torch", "transformers", "diffusers", "tokenizers", "numpy", "pillow")
         },
-        "stages": {name: stage(options.out, name) for name in stages},
+        "stages": {name: stage(options.out, name) for name in STAGES},
         "held-out seed": scores.SEED,
-        "held-out scores": held_out,
-        "files": {folder: digests(options.to / folder) for folder in folders},
+        "held-out scores": {
+            "questions": scores.QUESTIONS,
+            VL: scores.score_vl(chat),
+            "prompts": scores.PROMPTS,
+            DRAWING: scores.score_drawing(pipeline, chat),
+            "rules": scores.score_rules(),
+        },
+        "files": {folder: digests(options.to / folder) for folder in (VL, DRAWING)},
     }
     (options.to / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
     (options.to / "README.md").write_text(card.write(manifest, VL, DRAWING))

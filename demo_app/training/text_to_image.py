@@ -20,11 +20,10 @@ from torch.nn import functional as F
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from demo_app.training import loop, prompts, rules, shapes, tokenizer, vae, vl
-from demo_app.training.prompts import Prompt
+from demo_app.training.prompts import GUIDANCE, STEPS, Prompt
 
 POOL = 4000
 BATCH = 48  # over all processes
-STEPS, GUIDANCE = 20, 2.5  # of a drawing
 PACKED = vae.SIDE // 16  # tokens along a side
 CONFIG = {
     "patch_size": 2,
