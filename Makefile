@@ -1,6 +1,7 @@
-# Two commands for a bare machine that has Python 3.10 or newer and make:
+# Three commands for a bare machine that has Python 3.10 or newer and make:
 #   make migrate                 port a copy of the example plugin (MODELS=path for your own, TARGET=0.32 for one vLLM)
 #   make check                   the same, and prove the port under a real vLLM (VLLM_PYTHON=its python; else one is made, about 6 GB)
+#   make notebooks               guided walks in JupyterLab (VLLM_PYTHON=a python with a vLLM and JupyterLab, for those that run models)
 #   make test                    every check of this project
 # and one for those who want the tests that need a real vLLM (about 6 GB, made once):
 #   make vllm
@@ -8,7 +9,8 @@
 MODELS = examples/orchard_vl_plugin
 TARGET =
 VLLM_PYTHON =
-export MODELS TARGET VLLM_PYTHON
+JUPYTER =
+export MODELS TARGET VLLM_PYTHON JUPYTER
 
 VENV = .venv
 MIGRATED = build/migrated
@@ -18,7 +20,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 \
 		&& { echo "$$python"; break; }; done)
 
-.PHONY: help migrate check test vllm clean
+.PHONY: help migrate check notebooks test vllm clean
 .DEFAULT_GOAL := help
 # An environment whose making was broken off is made anew.
 .DELETE_ON_ERROR:
@@ -57,11 +59,28 @@ check: $(VENV)/.test
 	$(MAKE) --no-print-directory migrate TARGET="$$release" || [ -e "$$copy" ] || exit 2; \
 	PYTHONPATH=. "$$python" -m porting.check "$$copy" --before "$$MODELS" --report "$$copy.check.html"
 
+# Kernels run under the Python that runs JupyterLab: one with a vLLM where there is one, else that of $(VENV).
+notebooks:
+	@set -eu; \
+	fail() { echo "make notebooks: $$1" >&2; exit 2; }; \
+	python="$$VLLM_PYTHON"; \
+	if [ -z "$$python" ]; then \
+		$(MAKE) --no-print-directory $(VENV)/.notebooks; \
+		python="$$($(VENV)/bin/python -m tests.wheels --made 2>/dev/null)" || python="$(VENV)/bin/python"; \
+	fi; \
+	PYTHONPATH=. "$$python" -c 'import ipywidgets, jupyterlab, libcst' 2>/dev/null \
+		|| fail "$$python has no JupyterLab; give it one with: $$python -m pip install -e '.[notebooks]'"; \
+	"$$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("vllm") is None)' \
+		|| echo "No vLLM here: notebooks that run models need one. Build one with make vllm, or give VLLM_PYTHON=PATH."; \
+	set -- --ServerApp.root_dir=. --ip=127.0.0.1 --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate; \
+	[ "$$(id -u)" != 0 ] || set -- "$$@" --allow-root; \
+	PYTHONPATH="$$PWD" exec "$$python" -m jupyterlab "$$@" notebooks/00_start_here.ipynb $$JUPYTER
+
 test: $(VENV)/.test
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m mypy
-	$(VENV)/bin/python -m pytest -n auto --ignore tests/porting --ignore tests/demo_app
+	$(VENV)/bin/python -m pytest -n auto --ignore tests/porting --ignore tests/demo_app --ignore tests/notebooks
 	$(VENV)/bin/python -m tests.under_vllm
 
 vllm: $(VENV)/.test
@@ -74,6 +93,11 @@ $(VENV)/.base: pyproject.toml $(VENV)/bin/python
 	@echo "Installing vitport into $(VENV)"
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
+
+$(VENV)/.notebooks: pyproject.toml $(VENV)/bin/python
+	@echo "Installing vitport and JupyterLab into $(VENV)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
+	@touch $@ $(VENV)/.base
 
 $(VENV)/.test: pyproject.toml $(VENV)/bin/python
 	@echo "Installing vitport and its test tools into $(VENV)"

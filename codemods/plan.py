@@ -41,7 +41,7 @@ class FilePlan:
     rewritten: list[E.Ref] = field(default_factory=list)  # places that rewrites account for
     refused: list[E.Ref] = field(default_factory=list)  # places that findings account for
     removed: list[E.Ref] = field(default_factory=list)  # places whose code is gone
-    by_rule: list[tuple[str, E.Edit]] = field(default_factory=list)  # who asked for which edit
+    by_rule: list[tuple[str, E.Edit]] = field(default_factory=list)  # who asked first for which edit
     inserted: list[tuple[E.Ref, str]] = field(default_factory=list)  # new code, and where
     uses: tuple[object, Any] | None = None  # kept by codemods.uses
     _lines: set[int] = field(default_factory=set)  # lines on which some removed place lies
@@ -54,7 +54,6 @@ class FilePlan:
         )
         for edit in edits:
             self.add(edit)
-            self.by_rule.append((rule.code, edit))
 
     def add(self, edit: E.Edit) -> None:
         if edit in self.edits:

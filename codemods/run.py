@@ -84,7 +84,7 @@ def examine(paths: Sequence[Path], options: Options, progress: Progress | None =
     rules = active_rules(options)
     found = discover(paths)
     inputs = read_all(found.files, paths, {name for rule in rules for name in rule.names | rule.words})
-    setting = Setting(neighbours_of(inputs), rules, elsewhere_of(inputs), found.roots)
+    setting = Setting(neighbours_of(inputs), rules, elsewhere_of(inputs), found.roots, progress)
     frozen: dict[Path, Finding] = {}
     notes: dict[Path, list[Finding]] = {}
     if options.also:
@@ -123,6 +123,7 @@ class Setting:
     rules: tuple[Rule, ...]
     elsewhere: Elsewhere
     roots: Sequence[Path]
+    progress: Progress | None = None
 
 
 def port(
@@ -182,11 +183,21 @@ def _plan(files: Sequence[ParsedFile], setting: Setting, options: Options, froze
         size = -1
         while sweeping and size != (size := sum(len(p.edits) for p in plans)):
             for rule in sweeping:
-                rule.plan(plan)
+                _ask(rule, plan, setting.progress)
         if index < len(rules):
-            rules[index].plan(plan)
+            _ask(rules[index], plan, setting.progress)
             index += 1
     return plan
+
+
+def _ask(rule: Rule, plan: Plan, progress: Progress | None) -> None:
+    """Have a rule plan, and keep which edits are its own."""
+    if progress is not None:
+        progress(0, len(plan.open_files))  # no file is done yet, but whoever watches may want to stop here
+    known = [len(file.edits) for file in plan.files]
+    rule.plan(plan)
+    for file, count in zip(plan.files, known):
+        file.by_rule += [(rule.code, edit) for edit in file.edits[count:]]
 
 
 def _again(inputs: list[Input], setting: Setting, options: Options, frozen: frozenset[Path]) -> dict[Path, Finding]:

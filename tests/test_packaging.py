@@ -192,6 +192,19 @@ def test_check_without_a_vllm_says_so(make: Make, models: Path):
     assert "make check: no vLLM in true; give one with VLLM_PYTHON=PATH" in result.stderr
 
 
+def test_notebooks_open_on_loopback_at_the_first(make: Make, tmp_path: Path):
+    result = make("notebooks", f"VLLM_PYTHON={tmp_path / 'venv' / 'bin' / 'python'}", "JUPYTER=--no-browser")
+    assert result.returncode == 0, result.stderr
+    assert "--ip=127.0.0.1" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith(" notebooks/00_start_here.ipynb --no-browser")
+
+
+def test_notebooks_without_jupyterlab_say_so(make: Make):
+    result = make("notebooks", "VLLM_PYTHON=false")
+    assert result.returncode == 2
+    assert "make notebooks: false has no JupyterLab; give it one with: false -m pip install" in result.stderr
+
+
 def test_migrate_starts_from_the_original_each_time(make: Make, models: Path, tmp_path: Path):
     make("migrate", f"MODELS={models}")
     (models / "added.py").touch()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.wheels import VLLM_ENVIRONMENT, vllm_python
 
-FOLDERS = ("tests/porting", "tests/demo_app")
+FOLDERS = ("tests/porting", "tests/demo_app", "tests/notebooks")
 
 
 def main(arguments: list[str]) -> int:

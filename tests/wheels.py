@@ -2,7 +2,8 @@
 
 Both are fetched once and kept in `${XDG_CACHE_HOME:-~/.cache}/vitport`; nothing of them enters this repository.
 Where a thing cannot be had, the test that asked is skipped with the reason, or fails with it where CI is set.
-`python -m tests.wheels` (`make vllm`) builds the environment, about 6 GB.
+`python -m tests.wheels` (`make vllm`) builds the environment, about 6 GB; with `--made` it prints that environment's
+Python, or fails where there is none.
 """
 
 from __future__ import annotations
@@ -215,6 +216,9 @@ def requirements_of_vllm(environment: Path) -> list[str]:
 
 if __name__ == "__main__":
     try:
+        if sys.argv[1:] == ["--made"]:
+            made = environment_path("0.32.0")
+            sys.exit(print(made / "bin" / "python") if (made / "complete").exists() else 1)
         print(build_environment("0.32.0"))
     except Unavailable as reason:
         sys.exit(f"make vllm: {reason}")

@@ -21,6 +21,7 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from codemods.vllm_api.releases import version_key
@@ -102,7 +103,9 @@ def _ask_pip(distribution: str, version: str, python: str) -> Wheel | None:
 
 
 def _pip(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    # An environment that uv made has no pip; the Python that it was made from may have one.
+    python = sys.executable if find_spec("pip") else getattr(sys, "_base_executable", sys.executable)
+    command = [python, "-m", "pip", "--disable-pip-version-check", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

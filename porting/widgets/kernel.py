@@ -1,0 +1,68 @@
+"""What cells have in common: where they run, and a line instead of a traceback where one is out of order."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec
+
+from IPython import get_ipython
+from IPython.display import display
+
+from codemods.trial import TrialError
+from porting.widgets.panel import Line, Panel
+from porting.widgets.session import NotYet
+from porting.wrong_environment import WrongEnvironment
+
+_FIRST = Path("notebooks", "00_start_here.ipynb")
+_SAID = (NotYet, TrialError, WrongEnvironment)
+
+Given = ParamSpec("Given")
+Shown = Panel | Line | None
+
+
+def step(make: Callable[Given, Shown]) -> Callable[Given, Shown]:
+    """A function that a cell calls, which gives a panel: run at the top of the checkout, its known problems said."""
+
+    @functools.wraps(make)
+    def called(*args: Given.args, **kwargs: Given.kwargs) -> Shown:
+        go_to_the_top()
+        try:
+            return make(*args, **kwargs)
+        except _SAID as problem:
+            return Line(str(problem))
+
+    return called
+
+
+def shown_while(panel: Panel, wait: Callable[[], None]) -> None:
+    """Show a panel at once, and once more when it is done, for what is saved; the cell itself then has no output."""
+    handle = display(panel, display_id=True)
+    wait()
+    if handle is not None:  # in a kernel
+        handle.update(panel)
+
+
+def go_to_the_top() -> None:
+    """Paths in notebooks are as seen from the checkout, wherever in it the kernel was started."""
+    here = Path.cwd()
+    top = next((folder for folder in (here, *here.parents) if (folder / _FIRST).exists()), here)
+    os.chdir(top)
+
+
+def say_what_to_run() -> None:
+    """Have a parameter that is not set yet answered by a line. Parameters are in capitals."""
+    shell: Any = get_ipython()
+    if shell is not None:
+        shell.set_custom_exc((NameError,), _no_such_name)
+
+
+def _no_such_name(
+    shell: Any, kind: type[NameError], error: NameError, trace: Any, tb_offset: int | None = None
+) -> None:
+    if (error.name or "").isupper():
+        display(Line(f"{error.name} is not set: run the first cell, which sets the parameters of this notebook"))
+    else:
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
