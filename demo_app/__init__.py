@@ -1,1 +1,1 @@
-"""The demo: a page where one side draws pictures from words and the other talks about pictures."""
+"""A page that draws pictures with words on one side and talks about pictures on the other: `python -m demo_app`."""

@@ -1,0 +1,1 @@
+"""Who answers and who draws: the small models in this process, or OpenAI-compatible servers; one interface."""

@@ -1,0 +1,52 @@
+"""Chat with an OpenAI-compatible server such as vLLM: `POST /v1/chat/completions`, streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+
+from demo_app import bodies
+from demo_app.commands import chat_command
+from demo_app.engines.interface import Message, Piece
+from demo_app.engines.server import Server
+
+KEY = "VITPORT_VL_KEY"
+
+
+class ServerChat(Server):
+    turns, pictures = 20, 8
+
+    def __init__(self, url: str, patience: float) -> None:
+        super().__init__("chat", url, "--vl-url", KEY, patience)
+
+    async def answer(self, messages: Sequence[Message]) -> AsyncGenerator[Piece, None]:
+        body = bodies.chat(await self.model(), messages)
+        tokens = 0
+        async with self.post(bodies.CHAT, body) as response:
+            async for line in response.aiter_lines():
+                if not line.startswith("data:"):
+                    continue
+                data = line.removeprefix("data:").strip()
+                if data == "[DONE]":
+                    return
+                text, total = self._read(data)
+                tokens = total or tokens + bool(text)  # servers send mostly one token at a time, and count at the end
+                if text or total:
+                    yield Piece(text, tokens)
+            raise self.error("broke off in the middle", "look into its log, and try again when it is back")
+
+    def _read(self, data: str) -> tuple[str, int]:
+        """The text of a chunk, and all tokens of the answer where it says so. Raises EngineError."""
+        try:
+            chunk = json.loads(data)
+            if "error" in chunk:
+                error = chunk["error"]
+                said = error.get("message", error) if isinstance(error, dict) else error
+                raise self.error(f"gave up: {str(said)[:200]}", "try again, or look into its log")
+            text = "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
+            return text, int((chunk.get("usage") or {}).get("completion_tokens", 0))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise self.error("sends something that is no answer", "is it an OpenAI-compatible server?") from None
+
+    def command(self, messages: Sequence[Message]) -> str:
+        return chat_command(self.url, self._health.model, messages, self.key_name)

@@ -1,0 +1,1 @@
+"""The page, in Gradio: the layout, and what happens when something is pressed."""

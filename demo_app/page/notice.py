@@ -1,0 +1,11 @@
+"""One line for the visitor, which screen readers say aloud."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+def notice(text: str, bad: bool = False) -> str:
+    if not text:
+        return ""
+    return f'<p class="notice{" bad" if bad else ""}" role="{"alert" if bad else "status"}">{escape(text)}</p>'
