@@ -66,7 +66,7 @@ def shown(turns: Sequence[Turn], most: int, pictures: int) -> list[Message]:
     for turn in reversed(kept):
         chosen = turn.pictures[-pictures:] if pictures else ()
         pictures -= len(chosen)
-        if turn is not last:
+        if not turn.open:
             messages.append(Message("assistant", turn.answer))
         messages.append(Message("user", turn.question, chosen))
     return messages[::-1]

@@ -64,6 +64,8 @@ def decode(data: bytes, name: str) -> Picture:
                 return encode(ImageOps.exif_transpose(opened))
     except BadPicture:
         raise
+    except Image.DecompressionBombError:
+        raise BadPicture(f"{name} has far more than {MEGAPIXELS} million pixels: scale it down first") from None
     except Exception:  # decoders of damaged files raise all kinds
         raise BadPicture(f"{name} is no picture that can be read: give a {', '.join(FORMATS)} file") from None
 

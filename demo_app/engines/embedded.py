@@ -13,6 +13,9 @@ from demo_app.small_models import NoModel, folder
 
 T = TypeVar("T")
 
+# One after another: libraries that import the same things at once only wait for each other.
+_LOADER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
+
 
 class Embedded:
     """A model that is loaded in the background and used by one thread, so that requests queue up for it."""
@@ -23,7 +26,7 @@ class Embedded:
     def __init__(self, name: str, load: Callable[[Path], Any]) -> None:
         self.name = name
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._loading = self._thread.submit(lambda: load(folder(name)))
+        self._loading = _LOADER.submit(lambda: load(folder(name)))
 
     async def health(self) -> Health:
         if not self._loading.done():
@@ -32,6 +35,7 @@ class Embedded:
         return Health("down" if problem else "ready", self.name, "cpu", problem)
 
     def _problem(self) -> str:
+        """Why there is no model; waits until that is known."""
         error = self._loading.exception()
         if isinstance(error, NoModel):
             return str(error)
@@ -43,7 +47,7 @@ class Embedded:
         """What `work(model)` gives in the model's thread. Raises EngineError."""
 
         def begin(*arguments: Any) -> None:
-            if problem := self._problem():  # loading was this thread's first job
+            if problem := self._problem():
                 raise EngineError(problem)
             work(self._loading.result())(*arguments)
 

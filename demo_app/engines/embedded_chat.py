@@ -40,7 +40,9 @@ def _load(folder: Path) -> tuple[Any, Any]:
     """Model and processor, in float32 on the CPU."""
     import torch
     from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     torch.set_num_threads(1)
     model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     return model.eval(), AutoProcessor.from_pretrained(folder, local_files_only=True)

@@ -40,7 +40,9 @@ def _load(folder: Path) -> Any:
     """The pipeline, in float32 on the CPU: parts of both libraries would otherwise come up in different dtypes."""
     import torch
     from diffusers import QwenImagePipeline
+    from diffusers.utils import logging
 
+    logging.disable_progress_bar()
     torch.set_num_threads(1)
     pipeline = QwenImagePipeline.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     pipeline.set_progress_bar_config(disable=True)

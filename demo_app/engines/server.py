@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -96,7 +97,7 @@ class Server:
             raise self.error("does not answer", f"start it, or correct {self.option}") from None
         except httpx.TimeoutException:
             raise self.error(
-                f"has sent nothing for {self.patience:.0f} s",
+                f"has sent nothing for {self.patience:g} s",
                 "it may be busy: try again, or give it longer (--patience)",
             ) from None
         except (httpx.TransportError, httpx.StreamError):
@@ -109,20 +110,22 @@ class Server:
 def address(url: str) -> str:
     """The address with `/v1`. Raises ValueError where it is none."""
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
-        parsed = httpx.URL()
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.query:
+        parts = urlsplit(url)
+        plain = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        odd = parts.username or parts.password or parts.query or parts.fragment
+    except ValueError:
+        plain = odd = False
+    if odd or not plain:
         raise ValueError(f"{url} is no address of a server: give one like http://127.0.0.1:8000")
-    return str(parsed).rstrip("/").removesuffix("/v1") + "/v1"
+    return url.rstrip("/").removesuffix("/v1") + "/v1"
 
 
 def _said(response: httpx.Response) -> str:
     """The server's own words, as one short line."""
     try:
-        found = response.json()
-        found = found.get("error", found)
-        text = found.get("message", found.get("detail", found)) if isinstance(found, dict) else found
+        text = response.json()
+        for name in ("error", "message", "detail"):
+            text = text.get(name, text) if isinstance(text, dict) else text
     except ValueError:
         text = response.text
     return " ".join(str(text if isinstance(text, str) else json.dumps(text)).split())[:200] or "no reason given"
