@@ -24,7 +24,7 @@ class EmbeddedChat(Embedded):
     turns, pictures = TURNS, PICTURES
 
     def __init__(self) -> None:
-        super().__init__(CHAT, _load)
+        super().__init__(CHAT, load)
 
     async def answer(self, messages: Sequence[Message]) -> AsyncGenerator[Piece, None]:
         async with aclosing(self.run(lambda model: lambda give, stop: _answer(model, messages, give, stop))) as pieces:
@@ -36,7 +36,7 @@ class EmbeddedChat(Embedded):
         return f"{start}\n{chat_command(f'http://127.0.0.1:{PORT}/v1', f'demo_app/models/{CHAT}', messages)}"
 
 
-def _load(folder: Path) -> tuple[Any, Any]:
+def load(folder: Path) -> tuple[Any, Any]:
     """Model and processor, in float32 on the CPU."""
     import torch
     from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
@@ -70,6 +70,14 @@ def _answer(
                 give(Piece(text, self.tokens))
 
     model, processor = loaded
+    stream = Stream(processor.tokenizer, skip_prompt=True, skip_special_tokens=True)
+    with torch.inference_mode():
+        inputs = inputs_of(processor, messages)
+        model.generate(**inputs, do_sample=False, streamer=stream, stopping_criteria=[Stop()])
+
+
+def inputs_of(processor: Any, messages: Sequence[Message]) -> Any:
+    """What the model is called with. `mm_token_type_ids` are asked for: positions in a picture come from them."""
     said = [
         {
             "role": message.role,
@@ -78,12 +86,9 @@ def _answer(
         for message in messages
     ]
     pictures = [picture.image() for message in messages for picture in message.pictures]
-    inputs = processor(
+    return processor(
         text=[processor.apply_chat_template(said, add_generation_prompt=True)],
         images=pictures or None,
         return_mm_token_type_ids=True,
         return_tensors="pt",
     )
-    stream = Stream(processor.tokenizer, skip_prompt=True, skip_special_tokens=True)
-    with torch.inference_mode():
-        model.generate(**inputs, do_sample=False, streamer=stream, stopping_criteria=[Stop()])

@@ -58,7 +58,7 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
     with gr.Row():
         stop = gr.Button("Stop", size="sm", min_width=80, elem_id="stop")
         again = gr.Button("Ask again", size="sm", min_width=80, elem_id="again")
-        clear = gr.Button("Clear", size="sm", min_width=80, elem_id="clear")
+        clear = gr.Button("Start over", size="sm", min_width=80, elem_id="clear")
     gr.Examples(examples.questions(), box, cache_examples=False, label="Examples", elem_id="question-examples")
     with gr.Accordion("The same from a shell", open=False):
         command = gr.Code(language="shell", interactive=False, label="Command of the latest question", wrap_lines=True)
@@ -143,7 +143,8 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
     answering_again = retried.then(api_visibility="private", **asking)
     running = [answering, answering_again]
     stop.click(stopped, visitor, [log, said], cancels=running, api_name="stop", **quiet)
-    clear.click(forget, visitor, [log, said, command], cancels=running, api_visibility="private", **quiet)
+    for cleared in (clear.click, log.clear):
+        cleared(forget, visitor, [log, said, command], cancels=running, api_visibility="private", **quiet)
     return Talk(box)
 
 

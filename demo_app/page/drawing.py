@@ -36,8 +36,8 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
         "", label="What to draw", placeholder=examples.PROMPTS[0], lines=2, max_length=LONGEST, elem_id="prompt"
     )
     with gr.Row():
-        draw = gr.Button("Draw", variant="primary", elem_id="draw")
-        cancel = gr.Button("Cancel", elem_id="cancel")
+        draw = gr.Button("Draw", variant="primary", min_width=120, elem_id="draw")
+        cancel = gr.Button("Cancel", min_width=120, elem_id="cancel")
     said = gr.HTML(container=False, padding=False, elem_id="drawing-notice")
     result = gr.Gallery(
         label="Drawing",

@@ -30,7 +30,7 @@ def build(chat_engine: ChatEngine, drawing_engine: DrawingEngine) -> gr.Blocks:
         visitor = gr.State(Visitor(), time_to_live=KEPT)
         with gr.Row(elem_classes="top"):
             gr.HTML(f"<h1>{TITLE}</h1>", container=False, padding=False)
-            dark = gr.Button("Light or dark", size="sm", scale=0, min_width=140)
+            dark = gr.Button("Light or dark", size="sm", scale=0, min_width=110)
         dark.click(None, js=TOGGLE)
         status = strip.show()
         with gr.Tab("Chat and draw"), gr.Row(equal_height=False):
@@ -53,7 +53,7 @@ def launch(page: gr.Blocks, host: str, port: int, **more: Any) -> tuple[Any, str
         share=False,
         quiet=True,
         show_error=False,
-        max_file_size=pictures.MEGABYTES * 1_000_000,
+        max_file_size=f"{pictures.MEGABYTES}mb",
         footer_links=[],
         run_history=False,
         enable_monitoring=False,
@@ -61,9 +61,20 @@ def launch(page: gr.Blocks, host: str, port: int, **more: Any) -> tuple[Any, str
         ssr_mode=False,
         pwa=False,
         app_kwargs={"middleware": safety.middleware()},
-        theme=gr.themes.Soft(
-            primary_hue="indigo", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
-        ),
+        theme=_theme(),
         css_paths=STYLE,
         **more,
+    )
+
+
+def _theme() -> gr.themes.Base:
+    """Gradio's, with fonts that are here already, and darker where its text is hard to read."""
+    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
+    return gr.themes.Soft(primary_hue="indigo", **fonts).set(
+        block_label_text_color="*primary_700",
+        block_title_text_color="*primary_700",
+        body_text_color_subdued="*neutral_500",
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_500",
+        input_placeholder_color="*neutral_500",
     )

@@ -73,6 +73,12 @@ class Visit:
         self.question.fill(question)
         self.question.press("Enter")
 
+    def answered(self, times: int) -> None:
+        """Wait until so many questions are answered to the end."""
+        expect(self.answers).to_have_count(times)
+        expect(self.answers.last).not_to_have_text("…")
+        expect(self.page.locator("#chat-notice .wrap.hide")).to_have_count(1)
+
     def draw(self, prompt: str) -> None:
         self.prompt.fill(prompt)
         self.button("Draw").click()
