@@ -63,15 +63,12 @@ def app(engine: DrawingEngine) -> FastAPI:
     made = FastAPI(title="vitport omni-compat", docs_url=None, redoc_url=None)
     waiting = 0
 
-    @made.get("/health")
     async def health() -> Response:
         return Response(status_code=200 if (await engine.health()).state == "ready" else 503)
 
-    @made.get(f"/v1/{MODELS}")
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [{"id": DRAWING, "object": "model", "owned_by": "vitport"}]}
 
-    @made.post(f"/v1/{DRAW}")
     async def draw(body: Body, request: Request) -> Response:
         nonlocal waiting
         if body.model not in (None, DRAWING):
@@ -92,6 +89,9 @@ def app(engine: DrawingEngine) -> FastAPI:
         data = [{"b64_json": base64.b64encode(picture.data).decode()} for picture in pictures]
         return JSONResponse({"created": int(time.time()), "data": data})
 
+    made.add_api_route("/health", health)
+    made.add_api_route(f"/v1/{MODELS}", models)
+    made.add_api_route(f"/v1/{DRAW}", draw, methods=["POST"])
     return made
 
 

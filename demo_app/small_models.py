@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 CHAT, DRAWING = "shapes-vl", "shapes-image"
-PLACE = "VITPORT_DEMO_MODELS"  # another folder that holds the two
+MODELS = Path(__file__).parent / "models"
 
 
 class NoModel(Exception):
@@ -15,7 +14,6 @@ class NoModel(Exception):
 
 def folder(name: str) -> Path:
     """The folder of CHAT or DRAWING, in the hub's layout. Raises NoModel."""
-    there = Path(os.environ.get(PLACE) or Path(__file__).parent / "models") / name
-    if not there.is_dir():
-        raise NoModel(f"no small model {name} in {there.parent}: install the project whole, or set {PLACE}")
-    return there
+    if not (MODELS / name).is_dir():
+        raise NoModel(f"The small model {name} is not in {MODELS}: install the project whole.")
+    return MODELS / name

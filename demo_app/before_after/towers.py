@@ -53,7 +53,7 @@ def both(folder: Path, config: Any, weights: dict[str, torch.Tensor]) -> tuple[V
 
 def _ported(folder: Path) -> Path:
     copy = shutil.copytree(PLUGIN, folder / PLUGIN.name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "codemods.migrate", copy, "--target", installed_release(), "--quiet"]
+    command = [sys.executable, "-m", "codemods.migrate", str(copy), "--target", installed_release(), "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the example plugin is not ported: {(done.stderr or done.stdout).strip()[-300:]}")

@@ -54,11 +54,11 @@ def _answer(
     import torch
     from transformers import StoppingCriteria, TextStreamer
 
-    class Stop(StoppingCriteria):  # type: ignore[misc]
+    class Stop(StoppingCriteria):
         def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
             return torch.full((len(input_ids),), stop.is_set())
 
-    class Stream(TextStreamer):  # type: ignore[misc]
+    class Stream(TextStreamer):
         tokens = -1  # what is put first is the prompt
 
         def put(self, value: Any) -> None:

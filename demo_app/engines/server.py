@@ -111,11 +111,11 @@ def address(url: str) -> str:
     """The address with `/v1`. Raises ValueError where it is none."""
     try:
         parts = urlsplit(url)
-        plain = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        odd = parts.username or parts.password or parts.query or parts.fragment
+        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        bare = not any((parts.username, parts.password, parts.query, parts.fragment))
     except ValueError:
-        plain = odd = False
-    if odd or not plain:
+        plain = bare = False
+    if not (plain and bare):
         raise ValueError(f"{url} is no address of a server: give one like http://127.0.0.1:8000")
     return url.rstrip("/").removesuffix("/v1") + "/v1"
 

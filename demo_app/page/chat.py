@@ -87,7 +87,7 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
             return
         asked = shown(visitor.turns, engine.turns, engine.pictures)
         begun = painted = time.perf_counter()
-        first, tokens = 0.0, 0
+        first, tokens, waited = 0.0, 0, False
         try:
             async with aclosing(with_ticks(engine.answer(asked))) as pieces:
                 async for piece in pieces:
@@ -95,6 +95,7 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
                     if piece is None:
                         late = now - begun if not turn.answer else 0
                         if late > LATE:
+                            waited = True
                             waits = notice(f"Waiting for {engine.where} for {late:.0f} s.")
                             yield gr.skip(), waits, gr.skip(), gr.skip()
                         continue
@@ -102,7 +103,8 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
                     turn.answer, tokens = turn.answer + piece.text, piece.tokens
                     if now - painted > OFTEN:
                         painted = now
-                        yield messages(visitor), "", gr.skip(), gr.skip()
+                        yield messages(visitor), "" if waited else gr.skip(), gr.skip(), gr.skip()
+                        waited = False
             strip.answered(first, time.perf_counter() - begun, tokens)
         except EngineError as problem:
             turn.problem = str(problem)

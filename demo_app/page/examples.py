@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from demo_app.page import files
 from demo_app.pictures import encode
 from demo_app.training.shapes import Scene, Thing, draw
@@ -25,7 +27,7 @@ PROMPTS = (
 )
 
 
-def questions() -> list[list[dict[str, object]]]:
+def questions() -> list[list[dict[str, Any]]]:
     """Values for the chat's box."""
     return [[{"text": text, "files": [files.of(encode(draw(scene, SIDE)))]}] for text, scene in QUESTIONS]
 

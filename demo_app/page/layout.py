@@ -47,7 +47,7 @@ def build(chat_engine: ChatEngine, drawing_engine: DrawingEngine) -> gr.Blocks:
 
 def launch(page: gr.Blocks, host: str, port: int, **more: Any) -> tuple[Any, str, str]:
     """Serve it. `port` 0 is any that is free. Raises OSError where the port is taken."""
-    return page.launch(
+    served: tuple[Any, str, str] = page.launch(
         server_name=host,
         server_port=port or safety.free_port(host),
         share=False,
@@ -65,6 +65,7 @@ def launch(page: gr.Blocks, host: str, port: int, **more: Any) -> tuple[Any, str
         css_paths=STYLE,
         **more,
     )
+    return served
 
 
 def _theme() -> gr.themes.Base:

@@ -57,13 +57,14 @@ def _refuse_links(component: gr.components.Component) -> None:
     def refuse(where: Any) -> str | None:
         if "://" in str(where):
             raise gr.Error("Links are not fetched: upload the picture itself.", print_exception=False)
-        return keep(where)
+        kept: str | None = keep(where)
+        return kept
 
     async def refuse_later(where: Any) -> str | None:
         return refuse(where)
 
-    component.move_resource_to_block_cache = refuse  # type: ignore[method-assign]
-    component.async_move_resource_to_block_cache = refuse_later  # type: ignore[method-assign]
+    component.move_resource_to_block_cache = refuse
+    component.async_move_resource_to_block_cache = refuse_later
 
 
 def free_port(host: str) -> int:
