@@ -13,12 +13,16 @@ MOST_TURNS, MOST_DRAWINGS = 40, 24
 
 @dataclass
 class Turn:
-    """A question and what has come of its answer. `problem` is why there is no more of it."""
+    """A question and what has come of its answer. It is open until the answer is at its end; `taken`: somebody is at it.
+
+    `problem` is why there is no more of the answer.
+    """
 
     question: str
     pictures: tuple[Picture, ...] = ()
     answer: str = ""
     open: bool = True
+    taken: bool = False
     problem: str = ""
 
 

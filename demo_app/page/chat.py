@@ -83,8 +83,9 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
     async def answer(visitor: Visitor) -> AsyncGenerator[tuple[Any, Any, Any, Any], None]:
         """The answer to the question that is open, as it comes."""
         turn = visitor.open_turn
-        if turn is None:
+        if turn is None or turn.taken:
             return
+        turn.taken = True
         asked = shown(visitor.turns, engine.turns, engine.pictures)
         begun = painted = time.perf_counter()
         first, tokens, waited = 0.0, 0, False

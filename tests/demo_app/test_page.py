@@ -217,6 +217,7 @@ def test_stop_keeps_what_was_said_and_tells_the_server(
         person.button("Stop").click()
         expect(person.chat_notice).to_have_text("Stopped. What was said is kept.")
         assert slow_server.gone.wait(5)
+        assert len(slow_server.bodies) == 1
         expect(person.answers.last).to_contain_text("1 2 3")
         person.ask("three")
         person.answered(2)
