@@ -13,9 +13,8 @@ MOST_TURNS, MOST_DRAWINGS = 40, 24
 
 @dataclass
 class Turn:
-    """A question and what has come of its answer. It is open until the answer is at its end; `taken`: somebody is at it.
-
-    `problem` is why there is no more of the answer.
+    """A question and what has come of its answer. It is `open` until there is no more to come, `taken` once somebody is
+    at it; `problem` is why there is no more.
     """
 
     question: str
