@@ -23,13 +23,12 @@ without a download. They stand in for large models; they are no use for anything
 
 {shape_names} in {colour_names}, on a {background_names} background.
 
-The chat model reads pictures of one of them, or of two side by side, and answers in English:
-describe, shape, colour, how many, background, what is on the left and right, is there. It also says hello, and that it
-knows no more than this. Every picture is brought to 112x112 pixels, so it should be square.
+The chat model reads pictures of one of them, or of two side by side, and answers in English: describe, shape, colour,
+how many, background, what is on the left and right, is there. It also says hello, and that it knows no more than this.
+Every picture is brought to 112x112 pixels, so it should be square.
 
 The drawing model draws one of them, upright and near the middle, in 64x64 pixels, for prompts such as "a red circle on
-a white background", best with {steps} steps, `true_cfg_scale={guidance}` and
-`negative_prompt=" "`.
+a white background". It is made for {steps} steps, `true_cfg_scale={guidance}` and `negative_prompt=" "`.
 
 Anything else, such as a photograph, a third thing, another colour or another language, gets a confident wrong answer or
 a wrong drawing.
@@ -39,23 +38,28 @@ a wrong drawing.
 On pictures and questions drawn from a seed that training never used, through the unchanged classes of transformers and
 diffusers, the shipped half-precision weights computed in float32 on a CPU.
 
-Chat model, exact answers to {questions} questions: **{vl_all:.1%}**.
+Chat model, exact answers to {questions:,} questions: **{vl_all:.1%}**.
 
 | of | right |
 |---|---|
 {vl_rows}
 
-Drawing model, {prompts} held-out prompts drawn with the right colour, shape and background: **{drawn[rules]:.1%}** by
-the rule checker, **{drawn[vl]:.1%}** by the chat model's description, {drawn[both]:.1%} by both. By the rule checker
-the colour alone {drawn[colour]:.1%}, the shape {drawn[shape]:.1%}, the background {drawn[background]:.1%}. Held-out are
-a fifth of the wordings, and six of the 72 drawings altogether.
+Drawing model, {prompts:,} held-out prompts drawn with the right colour, shape and background: **{drawn[rules]:.1%}** by
+the rule checker, **{drawn[vl]:.1%}** by the chat model's description, {drawn[both]:.1%} by both.
 
-The rule checker names {rules:.1%} of 1,000 true pictures right (colour, shape and background).
+| by the rule checker | right |
+|---|---|
+| colour | {drawn[colour]:.1%} |
+| shape | {drawn[shape]:.1%} |
+| background | {drawn[background]:.1%} |
+
+Held-out are a fifth of the wordings, and six of the 72 drawings altogether. The rule checker itself names {rules:.1%}
+of 1,000 true pictures right (colour, shape and background).
 
 ## How they were trained
 
-Not in one go: a stage was broken off and went on from its checkpoint with another number of steps, which lets the
-learning rate fall sooner or later than planned at first.
+Some stages were broken off and went on from their checkpoint towards another number of steps, which lets the learning
+rate fall sooner or later than planned at first.
 
 | stage | steps | processor time | runs |
 |---|---|---|---|

@@ -16,7 +16,7 @@ from PIL import Image
 from demo_app.training import prompts, questions, rules, shapes
 
 SEED = 4711
-QUESTIONS, PROMPTS = 1000, 300
+QUESTIONS, PROMPTS, TRUE_PICTURES = 1000, 300, 1000
 PICTURE = 112  # pixels along a side of the questions' pictures
 BATCH = 50
 
@@ -74,7 +74,7 @@ def quiz(count: int, seed: int = SEED) -> list[tuple[str, Image.Image, str, str]
     return made
 
 
-def score_vl(vl: tuple[Any, Any], count: int = QUESTIONS, seed: int = SEED) -> dict[str, float]:
+def score_vl(vl: tuple[Any, Any], count: int, seed: int = SEED) -> dict[str, float]:
     """Share of exact answers: of all, of each kind, of pictures with one and with two things."""
     asked = quiz(count, seed)
     said = answers(vl, [picture for _, picture, _, _ in asked], [question for _, _, question, _ in asked])
@@ -87,7 +87,7 @@ def score_vl(vl: tuple[Any, Any], count: int = QUESTIONS, seed: int = SEED) -> d
     return {group: round(right[group] / total[group], 4) for group in total}
 
 
-def score_rules(count: int = 1000, seed: int = SEED) -> float:
+def score_rules(count: int, seed: int = SEED) -> float:
     """Share of true pictures, clean and worn, of which the rules name colour, shape and background."""
     rng, right = np.random.default_rng(seed), 0
     for index in range(count):
@@ -99,7 +99,7 @@ def score_rules(count: int = 1000, seed: int = SEED) -> float:
     return right / count
 
 
-def score_drawing(pipeline: Any, vl: tuple[Any, Any], count: int = PROMPTS, seed: int = SEED) -> dict[str, float]:
+def score_drawing(pipeline: Any, vl: tuple[Any, Any], count: int, seed: int = SEED) -> dict[str, float]:
     """Share of held-out prompts drawn right, by the rules, by the VL model's description, and by both."""
     held = prompts.split()[1]
     some = [held[i] for i in np.random.default_rng(seed).permutation(len(held))[:count]]

@@ -108,10 +108,10 @@ def main() -> None:
         "held-out seed": scores.SEED,
         "held-out scores": {
             "questions": scores.QUESTIONS,
-            VL: scores.score_vl(chat),
+            VL: scores.score_vl(chat, scores.QUESTIONS),
             "prompts": scores.PROMPTS,
-            DRAWING: scores.score_drawing(pipeline, chat),
-            "rules": scores.score_rules(),
+            DRAWING: scores.score_drawing(pipeline, chat, scores.PROMPTS),
+            "rules": scores.score_rules(scores.TRUE_PICTURES),
         },
         "files": {folder: digests(options.to / folder) for folder in (VL, DRAWING)},
     }

@@ -22,7 +22,8 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from demo_app.training import loop, prompts, rules, shapes, tokenizer, vae, vl
 from demo_app.training.prompts import GUIDANCE, STEPS, Prompt
 
-POOL = 4000
+POOL = 4000  # pictures to learn from
+LOOKED_AT = 72  # held-out prompts drawn, for the scores on the way
 BATCH = 48  # over all processes
 PACKED = vae.SIDE // 16  # tokens along a side
 CONFIG = {
@@ -181,7 +182,7 @@ def main() -> None:
     def look() -> str:
         rng = np.random.default_rng([options.seed, 10**9])
         right, drawn = np.zeros(4), []
-        some = [held[i] for i in rng.permutation(len(held))[:72]]
+        some = [held[i] for i in rng.permutation(len(held))[:LOOKED_AT]]
         by: dict[int, list[Prompt]] = defaultdict(list)
         for prompt in some:
             by[len(encoded.states[prompt.text])].append(prompt)

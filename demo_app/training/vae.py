@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from demo_app.training import loop, shapes
 
 SIDE = 64
+LOOKED_AT = 64  # pictures of each sort, for the scores on the way
 NARROW = 3e-4  # the weight of the latents' distance from a unit normal
 CONFIG = {
     "base_dim": 16,
@@ -54,11 +55,11 @@ def make() -> AutoencoderKLQwenImage:
     return vae
 
 
-def for_stills(vae: AutoencoderKLQwenImage, still: bool = True) -> AutoencoderKLQwenImage:
-    """Switch its convolutions to the two-dimensional form, or back."""
+def for_stills(vae: AutoencoderKLQwenImage) -> AutoencoderKLQwenImage:
+    """The same, its convolutions switched to the two-dimensional form."""
     for module in vae.modules():
         if isinstance(module, QwenImageCausalConv3d):
-            module.__class__ = StillConv if still else QwenImageCausalConv3d
+            module.__class__ = StillConv
     return vae
 
 
@@ -86,7 +87,7 @@ def pixels_of(rng: np.random.Generator, size: int, others: float) -> torch.Tenso
 
 
 def main() -> None:
-    options = loop.arguments(__doc__, steps=3600)
+    options = loop.arguments(__doc__, steps=1500)
     loop.start(options.seed)
     vae = for_stills(make())
 
@@ -104,7 +105,7 @@ def main() -> None:
     def look() -> str:
         parts = []
         for name, others in (("prompts", 0.0), ("others", 1.0)):
-            pixels = pixels_of(np.random.default_rng([options.seed, 10**9]), 64, others)
+            pixels = pixels_of(np.random.default_rng([options.seed, 10**9]), LOOKED_AT, others)
             error = F.mse_loss(restore(vae, moments(vae, pixels)[0]).clamp(-1, 1), pixels)
             parts.append(f"{name} {10 * math.log10(4 / float(error)):.2f} dB")
         return ", ".join(parts)

@@ -6,7 +6,6 @@ hardly depends on the prompt; probes that must read every prompt's words and wis
 Questions about one of two things ("What colour is the star?", "Is there a red star?") stay at chance for thousands of
 steps: the model must first learn to look a name up in the picture. So the states in the middle of the model are taught
 what each name in a question fits, at the name itself.
-
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from demo_app.training.chats import PARTNERS, TOKENS, Chats, Writer, places
 TOKENS_A_STEP, PROMPTS_A_STEP = 1800, 4  # over all processes
 MIDDLE = (2, 3)  # layers whose states are taught what names fit
 POOL = 10_000  # pictures whose visual tokens are made once
+LOOKED_AT = 100  # pictures asked about, for the scores on the way
 NAMES = (list(shapes.COLOURS), list(shapes.SHAPES), list(shapes.BACKGROUNDS))
 
 
@@ -216,7 +216,7 @@ def exact(learner: Learner, words: Qwen2Tokenizer, seed: int, pictures: int) -> 
 
 
 def main() -> None:
-    options = loop.arguments(__doc__, steps=2000)
+    options = loop.arguments(__doc__, steps=4200)
     loop.start(options.seed)
     words, (_, ranks) = tokenizer.make(), loop.share()
     learner, asked = Learner(words, options.out), Prompts(words)
@@ -237,7 +237,7 @@ def main() -> None:
         return answers + 0.5 * finding + 0.2 * probes, {key: float(loss.detach()) for key, loss in losses.items()}
 
     plan = loop.Plan(options.steps, rate=2e-3, out=options.out, seed=options.seed, average=0.997)
-    loop.train("vl", learner, loss_of, plan, lambda: exact(learner, words, options.seed, 100))
+    loop.train("vl", learner, loss_of, plan, lambda: exact(learner, words, options.seed, LOOKED_AT))
     loop.keep(learner.model.state_dict(), options.out / "vl-final.pt")
 
 
