@@ -20,9 +20,10 @@ from PIL.PngImagePlugin import PngInfo
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from demo_app.small_models import DRAWING, MODELS  # noqa: E402
 from demo_app.training import prompts, scores  # noqa: E402
 
-MODEL = ROOT / "demo_app" / "models" / "shapes-image"
+MODEL = MODELS / DRAWING
 PICTURE = ROOT / "docs" / "images" / "drawings.png"
 SEED, COLUMNS, ROWS = 7, 6, 3
 SIDE, GAP, WORDS = 128, 16, 44  # pixels: of a drawing, twice its own size; around it; for the prompt below

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from demo_app.small_models import CHAT, DRAWING
 from demo_app.training import prompts, shapes
 
 TEXT = """\
@@ -70,20 +71,20 @@ weights; the scores are what to compare.
 """
 
 
-def write(manifest: dict[str, Any], chat: str, drawing: str) -> str:
-    """Markdown; `chat` and `drawing` are the names of the folders."""
+def write(manifest: dict[str, Any]) -> str:
+    """The card, as Markdown."""
     held_out, files = manifest["held-out scores"], manifest["files"]
 
     def megabytes(folder: str) -> float:
         return sum(int(entry["bytes"]) for entry in files[folder].values()) / 1e6
 
-    scores = dict(held_out[chat])
+    scores = dict(held_out[CHAT])
     return TEXT.format(
         seed=manifest["seed"],
         steps=prompts.STEPS,
         guidance=prompts.GUIDANCE,
-        vl_megabytes=megabytes(chat),
-        drawing_megabytes=megabytes(drawing),
+        vl_megabytes=megabytes(CHAT),
+        drawing_megabytes=megabytes(DRAWING),
         shape_names=_listed([f"{shape}s" for shape in shapes.SHAPES], "and").capitalize(),
         colour_names=_listed(shapes.COLOURS, "or"),
         background_names=_listed(shapes.BACKGROUNDS, "or"),
@@ -91,7 +92,7 @@ def write(manifest: dict[str, Any], chat: str, drawing: str) -> str:
         vl_all=scores.pop("all"),
         vl_rows="\n".join(f"| {group} | {share:.1%} |" for group, share in scores.items()),
         prompts=held_out["prompts"],
-        drawn=held_out[drawing],
+        drawn=held_out[DRAWING],
         rules=held_out["rules"],
         stage_rows="\n".join(_stage(name, told) for name, told in manifest["stages"].items()),
     )

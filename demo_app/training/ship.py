@@ -20,9 +20,9 @@ from transformers import (
     Qwen2VLVideoProcessor,
 )
 
+from demo_app.small_models import CHAT, DRAWING, MODELS
 from demo_app.training import card, loop, scores, text_to_image, tokenizer, tower, vae, vl
 
-VL, DRAWING = "shapes-vl", "shapes-image"
 STAGES = ("tower", "vl", "vae", "text_to_image")
 PIXELS = tower.SIDE**2
 
@@ -89,15 +89,15 @@ def stage(out: Path, name: str) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoints")
-    parser.add_argument("--to", type=Path, default=Path("demo_app/models"), help="(default: %(default)s)")
+    parser.add_argument("--to", type=Path, default=MODELS, help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=20, help="the seed the stages ran with (default: %(default)s)")
     options = parser.parse_args()
     loop.start(options.seed)
-    for folder in (VL, DRAWING):
+    for folder in (CHAT, DRAWING):
         shutil.rmtree(options.to / folder, ignore_errors=True)
-    save_vl(options.out, options.to / VL)
-    save_drawing(options.out, options.to / VL, options.to / DRAWING)
-    chat, pipeline = scores.load_vl(options.to / VL), scores.load_drawing(options.to / DRAWING)
+    save_vl(options.out, options.to / CHAT)
+    save_drawing(options.out, options.to / CHAT, options.to / DRAWING)
+    chat, pipeline = scores.load_vl(options.to / CHAT), scores.load_drawing(options.to / DRAWING)
     manifest = {
         "seed": options.seed,
         "python": platform.python_version(),
@@ -108,15 +108,15 @@ def main() -> None:
         "held-out seed": scores.SEED,
         "held-out scores": {
             "questions": scores.QUESTIONS,
-            VL: scores.score_vl(chat, scores.QUESTIONS),
+            CHAT: scores.score_vl(chat, scores.QUESTIONS),
             "prompts": scores.PROMPTS,
             DRAWING: scores.score_drawing(pipeline, chat, scores.PROMPTS),
             "rules": scores.score_rules(scores.TRUE_PICTURES),
         },
-        "files": {folder: digests(options.to / folder) for folder in (VL, DRAWING)},
+        "files": {folder: digests(options.to / folder) for folder in (CHAT, DRAWING)},
     }
     (options.to / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    (options.to / "README.md").write_text(card.write(manifest, VL, DRAWING))
+    (options.to / "README.md").write_text(card.write(manifest))
     print(json.dumps(manifest["held-out scores"], indent=2))
 
 

@@ -20,11 +20,11 @@ import torch
 from PIL import Image
 
 from codemods.migrate import main as migrate
+from demo_app.small_models import CHAT, DRAWING, MODELS
 from demo_app.training import scores
 from demo_app.training.card import write
 
 ROOT = Path(__file__).parents[2]
-MODELS = ROOT / "demo_app" / "models"
 MANIFEST = json.loads((MODELS / "manifest.json").read_text(encoding="utf-8"))
 SCORES = MANIFEST["held-out scores"]
 OTHER_SEED = 99
@@ -33,7 +33,7 @@ OTHER_SEED = 99
 @pytest.fixture(scope="module")
 def chat():
     torch.set_num_threads(1)
-    return scores.load_vl(MODELS / "shapes-vl")
+    return scores.load_vl(MODELS / CHAT)
 
 
 def test_every_file_is_the_one_of_the_manifest_and_no_other_is_there():
@@ -53,15 +53,15 @@ def test_all_is_under_20_megabytes():
 
 def test_the_card_says_what_the_manifest_says():
     card = (MODELS / "README.md").read_text(encoding="utf-8")
-    assert card == write(MANIFEST, "shapes-vl", "shapes-image")
+    assert card == write(MANIFEST)
 
 
 def test_the_page_states_the_scores_and_shows_drawings_of_these_weights():
     page = (ROOT / "docs" / "small-models.md").read_text(encoding="utf-8")
-    drawn, answered = SCORES["shapes-image"], SCORES["shapes-vl"]
+    drawn, answered = SCORES[DRAWING], SCORES[CHAT]
     assert all(f"| {share:.1%} |" in page for share in (answered["all"], drawn["rules"], drawn["vl"], SCORES["rules"]))
     assert f"| {MANIFEST['stages']['text_to_image']['processor seconds']:,} s |" in page
-    weights = MANIFEST["files"]["shapes-image"]["transformer/diffusion_pytorch_model.safetensors"]
+    weights = MANIFEST["files"][DRAWING]["transformer/diffusion_pytorch_model.safetensors"]
     assert Image.open(ROOT / "docs" / "images" / "drawings.png").text["transformer"] == weights["sha256"]
 
 
@@ -72,13 +72,13 @@ def least(told: float, count: int) -> float:
 
 def test_the_chat_model_answers_as_well_as_the_manifest_says(chat):
     score = scores.score_vl(chat, 280, OTHER_SEED)
-    assert score["all"] >= least(SCORES["shapes-vl"]["all"], 280)
+    assert score["all"] >= least(SCORES[CHAT]["all"], 280)
 
 
 def test_the_drawing_model_draws_as_well_as_the_manifest_says(chat):
-    score = scores.score_drawing(scores.load_drawing(MODELS / "shapes-image"), chat, 72, OTHER_SEED)
+    score = scores.score_drawing(scores.load_drawing(MODELS / DRAWING), chat, 72, OTHER_SEED)
     for judge in ("rules", "vl"):
-        assert score[judge] >= least(SCORES["shapes-image"][judge], 72)
+        assert score[judge] >= least(SCORES[DRAWING][judge], 72)
 
 
 @pytest.mark.vllm
@@ -96,7 +96,7 @@ def test_transformers_vllm_and_the_ported_example_plugin_give_the_same_answers(c
         return [{"role": "user", "content": content}]
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.demo_app.vllm_answers", MODELS / "shapes-vl", plugin],
+        [sys.executable, "-m", "tests.demo_app.vllm_answers", MODELS / CHAT, plugin],
         input=json.dumps([shown(*each) for each in zip(pictures, asked)]),
         cwd=ROOT,
         capture_output=True,

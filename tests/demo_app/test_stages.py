@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from demo_app.small_models import CHAT, DRAWING, MODELS
 from demo_app.training import scores, ship, text_to_image, tower, vae, vl
 
-SHIPPED = Path(__file__).parents[2] / "demo_app" / "models"
 STAGES = (tower, vl, vae, text_to_image)
 POOLS = {vl: 20, text_to_image: 700}  # enough for each of the 66 drawings to be there
 
@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_stages_make_the_same_files_with_weights_of_the_same_shapes(made: Path) -> None:
     ours, shipped = (
-        {path.relative_to(models): path for path in models.rglob("*") if path.is_file()} for models in (made, SHIPPED)
+        {path.relative_to(models): path for path in models.rglob("*") if path.is_file()} for models in (made, MODELS)
     )
     assert set(ours) == set(shipped)
     for name in ours:
@@ -56,8 +56,8 @@ def test_the_stages_make_the_same_files_with_weights_of_the_same_shapes(made: Pa
 
 
 def test_they_make_the_shipped_tokenizer(made: Path) -> None:
-    for place in ("shapes-vl/tokenizer.json", "shapes-image/tokenizer/tokenizer.json"):
-        assert json.loads((made / place).read_text()) == json.loads((SHIPPED / place).read_text())
+    for place in (f"{CHAT}/tokenizer.json", f"{DRAWING}/tokenizer/tokenizer.json"):
+        assert json.loads((made / place).read_text()) == json.loads((MODELS / place).read_text())
 
 
 def test_the_manifest_tells_how_each_stage_ran(made: Path) -> None:
