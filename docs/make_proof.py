@@ -1,6 +1,6 @@
 """Write docs/proof.md: the vision towers of real vLLM releases, ported by our own command and proved level by level.
 
-    python docs/make_proof.py            # write the page; half an hour on two cores
+    python docs/make_proof.py            # write the page; an hour on two cores
     python docs/make_proof.py --check    # exit 1 if the page is not what would be written
 
 The wheels of the releases are downloaded once into the cache of the tests; the vLLM that the ports are proved under is
@@ -28,7 +28,7 @@ from docs.made_page import main  # noqa: E402
 from porting.levels import LEVELS  # noqa: E402
 from tests import wheels  # noqa: E402
 from tests.corpus.port import MODELS, run  # noqa: E402
-from tests.corpus.vision_files import CHECKLIST  # noqa: E402
+from tests.corpus.vision_files import CHECKLIST, MULTI_HEAD  # noqa: E402
 
 PAGE = ROOT / "docs" / "proof.md"
 
@@ -55,7 +55,12 @@ class Route:
     under: str = ""
 
 
-ROUTES = (Route("0.12.0", "0.32", CHECKLIST),)
+ROUTES = (
+    Route("0.12.0", "0.32", CHECKLIST),
+    Route("0.12.0", "0.32", MULTI_HEAD, which="the towers of MultiHeadAttention"),
+    Route("0.11.2", "0.32", CHECKLIST),
+    Route("0.12.0", "0.14.0", CHECKLIST, under="0.14.0"),
+)
 
 INTRODUCTION = """\
 # Towers of vLLM, ported and proved

@@ -24,6 +24,12 @@ CHECKLIST = (
     "siglip2navit",
 )
 
+# Those that hold vLLM's MultiHeadAttention in 0.12 and 0.13.
+MULTI_HEAD = (
+    *("aimv2", "blip", "clip", "deepencoder", "glm4v", "hunyuan_vision", "idefics2_vision_model"),
+    *("intern_vit", "interns1_vit", "mllama4", "molmo", "siglip", "step3_vl", "whisper"),
+)
+
 _OLD = re.compile(
     r"\b(?:MultiHeadAttention|(?:maybe_)?get_vit_(?:flash_)?attn_backend|vit_\w+_(?:attn|sdpa)_wrapper|xformers"
     r"|flash_attn_varlen_func|check_(?:upstream_fa|xformers)_availability)\b"

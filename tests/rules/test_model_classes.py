@@ -1,4 +1,4 @@
-"""VA640 to VA643: what a plugin does with vLLM's own blocks, towers and models follows the target, or is reported."""
+"""VA640 to VA644: what a plugin does with vLLM's own blocks, towers and models follows the target, or is reported."""
 
 from __future__ import annotations
 
@@ -483,3 +483,77 @@ class TestOptIn:
         assert code == "VA643"
         assert "self.visual is fed raw pixels unless it has an input_norm" in message
         assert ported.text == text
+
+
+SPLIT = """\
+import torch
+from torch import nn
+from vllm.model_executor.layers.linear import ColumnParallelLinear, QKVParallelLinear
+from vllm.model_executor.models.qwen2_vl import Qwen2VisionAttention
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, ranks):
+        super().__init__()
+        self.num_attention_heads_per_partition = heads // ranks
+        self.hidden_size_per_attention_head = width // heads
+        self.qkv = QKVParallelLinear(width, width // heads, heads)
+
+    def forward(self, x):
+        qkv, _ = self.qkv(x)
+        q, k, v = Qwen2VisionAttention.split_qkv(self, qkv)
+        return q, k, v
+"""
+BORROWED = "Qwen2VisionAttention.split_qkv(self, qkv)"
+CUT = "part.unflatten(-1, (self.num_attention_heads_per_partition, -1)) for part in"
+
+
+class TestBorrowedSplit:
+    """VA644"""
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (f"q, k, v = {BORROWED}", f"q, k, v = ({CUT} qkv.chunk(3, dim=-1))"),
+            (f"parts = {BORROWED}\n        q, k, v = parts", f"parts = tuple({CUT} qkv.chunk(3, dim=-1))"),
+            ("q, k, v = Qwen2VisionAttention.split_qkv(self, qkv=qkv + 0)", f"({CUT} (qkv + 0).chunk(3, dim=-1))"),
+        ],
+        ids=["unpacked", "kept", "by keyword"],
+    )
+    @pytest.mark.parametrize("target", ["0.13", "0.32"])
+    def test_of_ranks_with_their_own_q_k_and_v_is_cut_here(
+        self, before: str, after: str, target: str, port: Port
+    ) -> None:
+        ported = port(edited(SPLIT, f"q, k, v = {BORROWED}", before), target)
+        assert ported.findings == []
+        assert after in ported.text
+        assert "Qwen2VisionAttention" not in ported.text
+
+    def test_that_is_inherited_is_cut_here_too(self, port: Port) -> None:
+        ported = port(edited(SPLIT, "(nn.Module)", "(Qwen2VisionAttention)", BORROWED, "self.split_qkv(qkv)"), "0.32")
+        assert f"q, k, v = ({CUT} qkv.chunk(3, dim=-1))" in ported.text
+
+    def test_of_its_own_stays(self, port: Port) -> None:
+        own = "    def split_qkv(self, qkv):\n        return qkv.chunk(3, dim=-1)\n\n    def forward"
+        text = edited(
+            SPLIT, "(nn.Module)", "(Qwen2VisionAttention)", BORROWED, "self.split_qkv(qkv)", "    def forward", own
+        )
+        assert "q, k, v = self.split_qkv(qkv)" in port(text, "0.32").text
+
+    def test_of_fewer_heads_of_k_and_v_is_reported(self, port: Port) -> None:
+        ported = port(edited(SPLIT, "// heads, heads)", "// heads, heads, 2)"), "0.32")
+        assert BORROWED in ported.text
+        assert "wrong from two tensor-parallel ranks on" in said(ported, "VA644")[0]
+
+    def test_of_ranks_with_runs_of_the_whole_needs_what_it_reads_now(self, port: Port) -> None:
+        text = edited(
+            SPLIT, "QKVParallelLinear(width, width // heads, heads)", "ColumnParallelLinear(width, 3 * width)"
+        )
+        ported = port(text, "0.32")
+        assert BORROWED in ported.text
+        assert said(ported, "VA644") == [
+            "Qwen2VisionAttention.split_qkv of vLLM 0.32.0 reads self.tp_size, self.tp_rank, "
+            "which Attention does not set"
+        ]
+        knows = edited(text, "__init__()\n", "__init__()\n        self.tp_size, self.tp_rank = ranks, 0\n")
+        assert said(port(knows, "0.32"), "VA644") == []
