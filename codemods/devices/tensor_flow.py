@@ -302,7 +302,11 @@ def _either(one: Environment, other: Environment | None) -> Environment:
     """What holds where one of two ways was taken."""
     if other is None:
         return one
-    return {name: one.get(name, UNKNOWN).joined(other.get(name, UNKNOWN)) for name in {**one, **other}}
+    both = {}
+    for name in {**one, **other}:
+        here, there = one.get(name, UNKNOWN), other.get(name, UNKNOWN)
+        both[name] = here if here is there else here.joined(there)  # nearly all are the same
+    return both
 
 
 def _any_of(ways: Sequence[Environment | None]) -> Environment | None:

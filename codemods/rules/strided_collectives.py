@@ -15,6 +15,7 @@ from codemods.findings import Severity
 from codemods.parsed_file import ParsedFile, dotted, keyword
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
+from codemods.vision_attention import vocabulary as V
 from codemods.vllm_omni_api import OmniApi, Role
 
 _BEFORE = """\
@@ -243,7 +244,13 @@ def plan(run: Plan) -> None:
     for file in run.open_files:
         if WORDS.search(file.file.text):
             for scope in scopes(file.file):
-                _Scope(run, file, scope, collectives).look()
+                if any(_may_send(collectives, file, call) for call in file.file.inside(scope, ast.Call)):
+                    _Scope(run, file, scope, collectives).look()
+
+
+def _may_send(collectives: Collectives, file: FilePlan, call: ast.Call) -> bool:
+    """Whether a call is worth following the tensors of its function."""
+    return V.called(call) in TELLING or bool(collectives.arguments(file.file, call))
 
 
 RULE = Rule(
