@@ -80,7 +80,7 @@ test: $(VENV)/.test
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m mypy
-	$(VENV)/bin/python -m pytest -n auto --ignore tests/porting --ignore tests/demo_app --ignore tests/notebooks
+	$(VENV)/bin/python -m pytest -n auto --dist worksteal --ignore tests/porting --ignore tests/demo_app --ignore tests/notebooks
 	$(VENV)/bin/python -m tests.under_vllm
 
 vllm: $(VENV)/.test

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     except pytest.fail.Exception as reason:
         print(f"{' '.join(FOLDERS)} cannot be run: {reason}")
         return 1
-    command = [python, "-m", "pytest", *(arguments or ["-n", "2", *FOLDERS])]
+    command = [python, "-m", "pytest", *(arguments or ["-n", "2", "--dist", "worksteal", *FOLDERS])]
     return subprocess.run(command, env={**os.environ, **VLLM_ENVIRONMENT}, check=False).returncode
 
 
