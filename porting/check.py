@@ -25,11 +25,9 @@ from porting.wrong_environment import WrongEnvironment
 
 if TYPE_CHECKING:
     from porting.discovery import Found
-    from porting.matrix import Question, Runner
+    from porting.matrix import Runner
+    from porting.proving import Answers
     from porting.report import Report
-    from porting.result import Result
-
-    Answers = list[tuple[Question, list[Result]]]
 
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
@@ -108,32 +106,19 @@ def _look_at_files(parser: Parser, arguments: argparse.Namespace) -> None:
 def _prove(
     arguments: argparse.Namespace, command: str, levels: tuple[Level, ...], found: Found, start: float
 ) -> tuple[Report, Answers]:
-    from porting.device import processor
     from porting.matrix import Wishes, ask, questions
-    from porting.report import Report
+    from porting.proving import device_for, report_of
     from porting.reports.progress import Watcher
-    from porting.reports.words import place
 
     with _runner(arguments) as runner:
-        computes = any(level.needs_vllm for level in levels)
-        device = runner.device(surroundings.device_of_vllm(arguments.device)) if computes else processor()
+        device = device_for(levels, runner, arguments.device)
         wishes = Wishes(
             device.type, device.dtypes, arguments.dtype, arguments.backend, arguments.before_release, arguments.config
         )
         asked = questions(found.models, levels, wishes)
         with Watcher(len(asked), sys.stderr) as watcher:
             answers = ask(asked, runner, watcher)
-    report = Report(
-        tuple(result for _, results in answers for result in results),
-        found.models,
-        levels,
-        device,
-        surroundings.versions(),
-        command,
-        time.monotonic() - start,
-        tuple(map(place, found.others)),
-    )
-    return report, answers
+    return report_of(answers, found, levels, device, command, time.monotonic() - start), answers
 
 
 def _runner(arguments: argparse.Namespace) -> Runner:

@@ -30,7 +30,7 @@ def first_difference(
     in it; `picture` which picture the token is of; `wrong` how many of its `tokens` are not the same. Empty if all that
     both have in common is the same.
     """
-    then, now = _record(original, inputs), _record(ported, inputs)
+    then, now = record(original, inputs), record(ported, inputs)
     for event, tensor in now.items():
         if event not in then:
             continue
@@ -101,7 +101,8 @@ def _patches_in_a_token(tokens: int, grids: Sequence[Grid]) -> int:
     return 0 if rest or any(grid.patches % merged for grid in grids) else merged
 
 
-def _record(tower: nn.Module, inputs: Inputs) -> dict[Event, torch.Tensor]:
+def record(tower: nn.Module, inputs: Inputs) -> dict[Event, torch.Tensor]:
+    """What each submodule of a tower got and gave, in the order of the calls; "" stands for the tower itself."""
     found: dict[Event, torch.Tensor] = {}
     times: dict[str, int] = {}
     with _hooked(tower, found, times):

@@ -30,6 +30,15 @@ STYLE = """<style>
 .vp .failed { background: color-mix(in srgb, var(--jp-error-color1, #d32f2f) 28%, transparent); font-weight: 700; }
 .vp .error { background: color-mix(in srgb, #8e24aa 28%, transparent); font-weight: 700; }
 .vp .not-run { font-style: italic; }
+.vp .bar { color: var(--jp-brand-color1, #1976d2); letter-spacing: -1px; } .vp .number { white-space: nowrap; }
+.vp .beside { display: flex; flex-wrap: wrap; gap: 0 2em; } .vp figure { margin: .4em 0; }
+.vp .heat { display: block; max-width: 100%; fill: var(--jp-error-color1, #d32f2f);
+  border: 1px solid var(--jp-border-color2, #bbb); }
+.vp .heat .odd { fill: none; stroke: currentColor; stroke-dasharray: 2; }
+.vp-cell.passed { background: color-mix(in srgb, var(--jp-success-color1, #388e3c) 35%, var(--jp-layout-color1)); }
+.vp-cell.failed { background: color-mix(in srgb, var(--jp-error-color1, #d32f2f) 40%, var(--jp-layout-color1)); }
+.vp-cell.error { background: color-mix(in srgb, #8e24aa 40%, var(--jp-layout-color1)); }
+.vp-cell.not-run { font-style: italic; }
 .vp .diff { width: 100%; table-layout: fixed; } .vp .diff code { font-size: .86em; }
  .vp .diff .line { width: 3.2em; text-align: right; }
 .vp .diff th.why { background: var(--jp-layout-color2, #eee); font-weight: 400; }
@@ -64,7 +73,12 @@ def scrolling(label: str, inside: str) -> str:
 
 def varies(text: str) -> str:
     """What is another on every machine and at every run: a committed notebook says so in its place."""
-    return f'<span class="varies">{escape(text)}</span>'
+    return f"<!--varies-->{escape(text)}<!--/varies-->"
+
+
+def rounding(html: str) -> str:
+    """Figures that another machine may round otherwise: a committed notebook keeps them, uncompared."""
+    return f"<!--rounding-->{html}<!--/rounding-->"
 
 
 def folded(summary: str, inside: str) -> str:

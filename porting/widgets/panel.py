@@ -30,13 +30,13 @@ class Panel(ipywidgets.VBox):
 
 
 class Line:
-    """One line in place of a panel: why there is none, and what to do."""
+    """One line in place of a panel: why there is none, and what to do; or, where it is not `bad`, what was done."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, bad: bool = True) -> None:
+        self.text, self.bad = text, bad
 
     def _repr_html_(self) -> str:
-        return markup.block(markup.line(self.text, bad=True))
+        return markup.block(markup.line(self.text, self.bad))
 
     def __repr__(self) -> str:
         return self.text

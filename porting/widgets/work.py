@@ -79,8 +79,8 @@ class Work:
         try:
             self.say(do(self.progress))
             self.bar.value = self.bar.max
-        except Stopped:
-            self._broke_off("Stopped. What was there before is still there.")
+        except Stopped as stop:
+            self._broke_off(str(stop) or "Stopped. What was there before is still there.")
         except problems as problem:
             self._broke_off(str(problem))
         except Exception as fault:  # a thread's traceback would be seen by nobody

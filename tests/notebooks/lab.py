@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"  # to be looked at, kept as artefacts
 START_S = 120
-CELL_MS = 300_000
+CELL_MS = 600_000
 QUIET = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.extension_manager=readonly")
 NO_NEWS = '{"fetchNews": "false", "checkForUpdates": false}'
 
@@ -58,11 +58,12 @@ class Opened:
         for name in rest:
             self.page.locator(".lm-Menu-item", has=self.page.get_by_text(name, exact=True)).last.click()
 
-    def run_all(self) -> None:
+    def run_all(self, wait: bool = True) -> None:
         """Run all cells, and wait for the last."""
         expect(self.page.locator("#jp-main-statusbar")).to_contain_text("(ipykernel) | Idle", timeout=CELL_MS)
         self.menu("Run", "Run All Cells")
-        self.wait()
+        if wait:
+            self.wait()
 
     def wait(self) -> None:
         """Until no cell waits or runs."""

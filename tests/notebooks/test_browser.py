@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, expect
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))
 from tests.browser import chromium  # noqa: E402
-from tests.notebooks.lab import Lab, lab  # noqa: E402
+from tests.notebooks.lab import CELL_MS, Lab, lab  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +61,27 @@ def test_a_model_is_migrated_by_clicks(jupyter: Lab, browser: Browser, dark: boo
     expect(write).to_contain_text("is taken away")
     assert not ported.exists()
     opened.shoot("01-whole")
+
+
+def test_a_port_is_proved_live_and_can_be_stopped(jupyter: Lab, browser: Browser) -> None:
+    opened = jupyter.open(browser, "02_check_on_your_device.ipynb")
+    opened.run_all(wait=False)
+    matrix = opened.cell("checking.matrix(")
+    expect(matrix.get_by_title("vision static: pass")).to_be_visible(timeout=CELL_MS)
+    opened.wait()
+    for row in ("static", "load", "build fp32", "parity fp32", "paths flash fp32", "paths npu fp32"):
+        expect(matrix.get_by_title(f"vision {row}: pass")).to_have_class(re.compile(r"\bpassed\b"))
+    expect(matrix.get_by_title("model build fp32: not run")).not_to_have_class(re.compile(r"\bpassed\b"))
+    matrix.get_by_title("vision parity fp32: pass").click()
+    expect(matrix.locator("h4")).to_have_text("vision, parity fp32")
+    expect(matrix).to_contain_text("attention error")
+    opened.shoot("02-matrix", matrix)
+    opened.shoot("02-errors", opened.cell("checking.errors("))
+    opened.shoot("02-cost", opened.cell("checking.cost("))
+    expect(opened.cell("checking.results()").get_by_label("Text")).to_have_value(re.compile("## Test Result"))
+    assert (jupyter.folder / "build" / "ported" / "orchard_vl_plugin.check.html").exists()
+
+    matrix.get_by_role("button", name="Check again").click()
+    expect(matrix.get_by_title(re.compile("vision static: (runs|pass)"))).to_be_visible(timeout=CELL_MS)
+    matrix.get_by_role("button", name="Stop").click()
+    expect(matrix).to_contain_text(re.compile(r"Stopped: \d+ of 14 questions were answered"), timeout=CELL_MS)
