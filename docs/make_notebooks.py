@@ -24,6 +24,7 @@ NOTEBOOKS = tuple(sorted(path.name for path in FOLDER.glob("*.ipynb")))
 WIDGET = "application/vnd.jupyter.widget-view+json"
 IN_ITS_PLACE = "shown when you run this"
 _VARIES = re.compile(r"(<!--varies-->).*?(<!--/varies-->)", re.S)
+_STYLE = re.compile(r"<style>.*?</style>", re.S)
 _ROUNDING = re.compile(r"<!--rounding-->.*?<!--/rounding-->", re.S)
 
 
@@ -67,7 +68,10 @@ def _output(output: NotebookNode) -> NotebookNode | None:
 
 
 def _steady(shown: Any) -> Any:
-    return _VARIES.sub(rf"\g<1>{IN_ITS_PLACE}\g<2>", shown) if isinstance(shown, str) else shown
+    """Without the styles, which are the same everywhere, and which viewers of untrusted notebooks drop."""
+    if not isinstance(shown, str):
+        return shown
+    return _VARIES.sub(rf"\g<1>{IN_ITS_PLACE}\g<2>", _STYLE.sub("", shown))
 
 
 def difference(kept: NotebookNode, fresh: NotebookNode) -> str:
