@@ -43,7 +43,7 @@ def parser() -> Parser:
     add("--before-release", metavar="VLLM", default="", help="the vLLM of the originals, run for real beside the ports")
     add(
         "--levels",
-        type=_names([level.name for level in LEVELS]),
+        type=names([level.name for level in LEVELS]),
         metavar="NAMES",
         default=(),
         help=f"of {', '.join(level.name for level in LEVELS)}; default: all",
@@ -56,12 +56,12 @@ def parser() -> Parser:
     )
     add(
         "--dtype",
-        type=_names(DTYPES),
+        type=names(DTYPES),
         metavar="NAMES",
         default=(),
         help=f"of {', '.join(DTYPES)}; default: those of each level",
     )
-    add("--backend", type=_names(BACKENDS), metavar="NAMES", default=(), help=f"of {', '.join(BACKENDS)}; default: all")
+    add("--backend", type=names(BACKENDS), metavar="NAMES", default=(), help=f"of {', '.join(BACKENDS)}; default: all")
     add(
         "--config",
         type=Path,
@@ -71,7 +71,7 @@ def parser() -> Parser:
 
     how = made.add_argument_group("how to run")
     add = how.add_argument
-    add("--jobs", type=_positive(int), metavar="N", default=1, help="jobs at a time; default: 1")
+    add("--jobs", type=positive(int), metavar="N", default=1, help="jobs at a time; default: 1")
     add(
         "--runner",
         choices=("local", "ray"),
@@ -80,14 +80,14 @@ def parser() -> Parser:
     )
     add(
         "--timeout",
-        type=_positive(float),
+        type=positive(float),
         metavar="S",
         default=Limits.seconds,
         help="seconds for each job; default: %(default)g",
     )
     add(
         "--memory",
-        type=_positive(float),
+        type=positive(float),
         metavar="GIB",
         default=Limits.memory / GIB,
         help="memory for each job; default: %(default)g",
@@ -117,7 +117,7 @@ def parser() -> Parser:
     return made
 
 
-def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+def names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
     """A list with commas, in the order of what is known."""
 
     def parse(text: str) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
             value = kind(text)

@@ -11,16 +11,15 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from traceback import print_exc
 from typing import TYPE_CHECKING
 
 from codemods.migrate import show
 from codemods.usage import BAD_USAGE, Parser
 from porting import surroundings
 from porting.arguments import parser
+from porting.commands import guarded, written_all
 from porting.levels import LEVELS, Level
 from porting.processes.limits import GIB, Limits
-from porting.reports import write_report
 from porting.wrong_environment import WrongEnvironment
 
 if TYPE_CHECKING:
@@ -29,26 +28,13 @@ if TYPE_CHECKING:
     from porting.proving import Answers
     from porting.report import Report
 
-INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Raises SystemExit for --help, --version and bad usage."""
     made = parser()
     arguments = made.parse_args(argv)
     command = shlex.join(["vitport-check", *(sys.argv[1:] if argv is None else argv)])
-    try:
-        return _check(made, arguments, command)
-    except WrongEnvironment as problem:
-        made.exit(BAD_USAGE, f"vitport-check: {problem}\n")
-    except KeyboardInterrupt:
-        print("vitport-check: interrupted; no process is left", file=sys.stderr)
-        return INTERRUPTED
-    except Exception:
-        # Left to itself Python would end with 1, which says that a model is wrong.
-        print_exc()
-        print("vitport-check: broke off, which is a fault of vitport", file=sys.stderr)
-        return BAD_USAGE
+    return guarded(made, lambda: _check(made, arguments, command))
 
 
 def _check(parser: Parser, arguments: argparse.Namespace, command: str) -> int:
@@ -136,13 +122,8 @@ def _tell(report: Report, answers: Answers, arguments: argparse.Namespace) -> in
     from porting.emit_tests import emit_tests
     from porting.reports import console, pull_request
 
-    code = report.exit_code
-    for path in arguments.report:  # before anything is printed: a reader that goes away must not lose them
-        try:
-            write_report(report, path)
-        except OSError as error:
-            print(f"vitport-check: {path} cannot be written: {error.strerror or error}", file=sys.stderr)
-            code = BAD_USAGE
+    # Before anything is printed: a reader that goes away must not lose them.
+    code = report.exit_code if written_all(report, arguments.report, "vitport-check") else BAD_USAGE
     try:
         if arguments.emit_tests:
             written = emit_tests(arguments.emit_tests, answers)

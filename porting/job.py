@@ -29,6 +29,7 @@ class Job:
     device: str = "cpu"
     dtype: str = "float32"
     backend: str = "native"
+    only: tuple[str, ...] = ()
 
     @property
     def model(self) -> str:
@@ -57,4 +58,4 @@ class Job:
     def from_json(cls, data: Mapping[str, Any]) -> Job:
         """Read what `to_json` gave."""
         paths = {name: data[name] and Path(data[name]) for name in ("path", "before", "config")}
-        return cls(**{**data, **paths})
+        return cls(**{**data, **paths, "only": tuple(data["only"])})

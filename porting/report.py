@@ -37,6 +37,7 @@ class Report:
     command: str = ""
     seconds: float = 0.0
     others: tuple[str, ...] = ()  # Python files that are no models
+    row: str = "model"  # what a row of the matrix is
 
     @property
     def exit_code(self) -> int:

@@ -27,12 +27,7 @@ def release(levels: Sequence[Level]) -> str:
     needing = [level.name for level in levels if level.needs_vllm]
     found = vllm_api.installed()
     if needing:
-        for package in ("torch", "vllm"):
-            if importlib.util.find_spec(package) is None:
-                raise WrongEnvironment(
-                    f"{package} is not installed, which {_listed(needing)} need: "
-                    "install vitport[cpu], [cuda] or [npu], or ask with --levels static"
-                )
+        need_vllm(_listed(needing), ", or ask with --levels static")
     if found is None:
         return vllm_api.resolve("latest")
     try:
@@ -41,6 +36,15 @@ def release(levels: Sequence[Level]) -> str:
     except ValueError as error:
         raise WrongEnvironment(f"vLLM {found} is installed, but {error}; install {OLDEST} or later") from error
     return known
+
+
+def need_vllm(who: str, otherwise: str = "") -> None:
+    """Raises WrongEnvironment where torch or vLLM, which somebody needs, is missing."""
+    for package in ("torch", "vllm"):
+        if importlib.util.find_spec(package) is None:
+            raise WrongEnvironment(
+                f"{package} is not installed, which {who} need: install vitport[cpu], [cuda] or [npu]{otherwise}"
+            )
 
 
 def _listed(names: Sequence[str]) -> str:

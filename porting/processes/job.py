@@ -19,6 +19,8 @@ from porting.processes.limits import confine
 from porting.processes.request import Request
 from porting.result import Result, Status
 
+_NOT_OWN = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]), "<")
+
 SHOW_STACK = signal.SIGUSR1  # the keeper sends it ahead of the kill, to learn where a job hangs
 
 
@@ -58,13 +60,13 @@ def _run(request: Request) -> list[Result]:
 
 
 def describe(error: BaseException) -> str:
-    """Kind, first line of the message, and the innermost line that is not an installed package's, for a report."""
+    """Kind, first line of the message, and the innermost line that is no installed package's and none of vitport's."""
     message = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     kind = type(error).__name__
     if isinstance(error, SystemExit):
         kind, message = "the model ended the process", f"sys.exit({error.code!r})"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((sys.prefix, sys.base_prefix, "<"))] or frames
+    own = [frame for frame in frames if not frame.filename.startswith(_NOT_OWN)] or frames
     where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     return f"{kind}: {message}{where}" if message else f"{kind}{where}"
 

@@ -42,7 +42,7 @@ def render(report: Report, terminal: bool) -> str:
 
 def _matrix(report: Report) -> Table:
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
-    table.add_column("model\n", no_wrap=True)
+    table.add_column(f"{report.row}\n", no_wrap=True)
     for column in report.columns:
         table.add_column("\n".join(heading(column)), no_wrap=True)
     for model in report.models:

@@ -22,7 +22,7 @@ def render(report: Report) -> str:
 def matrix(report: Report) -> Iterator[str]:
     """The matrix as a table. Bold is what is wrong; nothing is good that did not run."""
     columns = report.columns
-    yield "| model | " + " | ".join(" ".join(filter(None, heading(column))) for column in columns) + " |"
+    yield f"| {report.row} | " + " | ".join(" ".join(filter(None, heading(column))) for column in columns) + " |"
     yield "|---" * (len(columns) + 1) + "|"
     for model in report.models:
         cells = [cell(report.cell(model.name, column)) for column in columns]

@@ -1,0 +1,64 @@
+"""Ask about a package from a process that has imported neither torch nor vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from porting.diffusion.cases import CASES, DTYPES, WAYS
+from porting.diffusion.package import package_of
+from porting.job import Job
+from porting.levels import Level
+from porting.processes.limits import Limits
+from porting.processes.local import LocalRunner
+from porting.result import Result
+
+RANKS = (2, 4)
+
+IMPORT = "import"  # the level of the one result where there are no others; NOT_RUN if it is not the package's fault
+
+LEVEL = Level("diffusion", "Do ranks that share a sequence give what one gives?", "porting.diffusion.level")
+
+
+def run(
+    path: Path,
+    ranks: Sequence[int] = RANKS,
+    ways: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    device: str = "cpu",
+    limits: Limits | None = None,
+) -> list[Result]:
+    """Results for the vllm_omni package at `path`, by way, case and dtype; in a process of its own, within limits.
+
+    Names narrow what is asked; empty is all, `ways` those of `ranks`. In a result `level` is the way and `model` the
+    case. Raises ValueError for a path that is no such package or a name that is none, WrongEnvironment where torch or
+    vLLM cannot be imported.
+    """
+    package_of(path)
+    with LocalRunner(limits or Limits()) as runner:
+        return runner.answer(LEVEL, job(path, ranks, ways, cases, dtypes, device))
+
+
+def job(
+    path: Path,
+    ranks: Sequence[int] = RANKS,
+    ways: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    device: str = "cpu",
+) -> Job:
+    """What a process is asked. Raises ValueError for a name that is none."""
+    offered = [way.name for way in WAYS if (way.name in ways if ways else way.ranks in ranks)]
+    asked = (
+        *_named(ways, [way.name for way in WAYS], offered),
+        *_named(cases, [case.name for case in CASES], [case.name for case in CASES]),
+        *_named(dtypes, DTYPES, DTYPES),
+    )
+    return Job(package_of(path).root / "__init__.py", LEVEL.name, device=device, dtype="", backend="", only=asked)
+
+
+def _named(given: Sequence[str], known: Sequence[str], default: Sequence[str]) -> Sequence[str]:
+    if unknown := sorted(set(given) - set(known)):
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(known)}")
+    return given or default
