@@ -8,6 +8,7 @@ The releases are downloaded once into the cache of the tests; the vLLM that runs
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -58,7 +59,7 @@ calls. On a CPU, for which vllm-omni has no platform, the ranks are processes ov
 
 Every call of `torch.distributed` is a [strict one](strict-collectives.md), batches are of two, and masks differ within
 a batch. On an attached accelerator the platform, the kernels and the collectives (HCCL, NCCL) are the real ones, as
-many ranks as there are devices; no machine with two accelerators was at hand when this page was made: not shown here.
+many ranks as there are devices; that was not run for this page, which had no machine with two accelerators.
 
 Whether a combination is declined is the package's own word, and such a cell is never good. Where its splitting declines
 what needs a mask and its attention takes the mask all the same, what that gives is told.
@@ -75,6 +76,26 @@ given, and a GPU never takes the branch. Two ranks, before and after `vitport vl
 """
 
 
+PICTURES = """\
+## A picture, drawn by one rank and by two
+
+The test plan of that pull request, `text_to_image.py` with Qwen-Image, cache-dit and `--ulysses_degree 2`, in small:
+
+<!-- run by: tests/porting/test_check_diffusion.py::test_the_newest_release_equals_one_rank -->
+```sh
+python -m porting.check_diffusion vllm_omni/ --ranks 2 --pipeline demo_app/models/shapes-image
+```
+
+The transformer is vllm-omni's own `QwenImageTransformer2DModel`, of release 0.30.0, with its own sequence parallelism
+and its own cache-dit; it takes the plain PyTorch of its layers instead of a device's kernels. The weights, the text
+encoder, the scheduler and the VAE are those of a Qwen-Image pipeline that [is trained here](small-models.md), and the
+loop is that of diffusers; `--pipeline` takes the folder of any. Same seed, 12 steps, float32, "a red circle on a white
+background". Without a cache every picture is also held against that of the transformer of diffusers. Two pictures are
+equal if they are within half a level of 255; below them is how far they are.
+
+"""
+
+
 def page() -> str:
     parts = [INTRODUCTION]
     with TemporaryDirectory() as scratch:
@@ -82,6 +103,7 @@ def page() -> str:
             report = checked(release, wheels.omni_files(release), Path(scratch))
             parts.append("\n".join(section(release, report)))
         parts.append(FAULTS + "\n".join(mended(Path(scratch))) + "\n")
+        parts.append(PICTURES + "\n".join(pictures(Path(scratch))) + "\n")
     return "\n".join(parts)
 
 
@@ -150,6 +172,34 @@ def mended(scratch: Path) -> Iterator[str]:
     for before, after in zip(reports["before"]["results"], reports["after"]["results"]):
         told = [outcome(result) for result in (before, after)]
         yield f"| {before['model']} | {before['level']} | {before['dtype']} | {' | '.join(told)} |"
+
+
+def pictures(scratch: Path) -> Iterator[str]:
+    """Writes them beside the page."""
+    narrow = ("--ranks", "2", "--cases", "text in front", "--dtype", "float32")
+    folder = ROOT / "demo_app" / "models" / "shapes-image"
+    report = checked("0.30.0", wheels.omni_files("0.30.0"), scratch, *narrow, "--pipeline", str(folder))
+    drawn = [result for result in report["results"] if "picture" in result["numbers"]]
+    ways = list(dict.fromkeys(result["level"] for result in drawn))
+    yield f"| | {' | '.join(ways)} |"
+    yield "|---" * (len(ways) + 1) + "|"
+    for row in dict.fromkeys(result["model"] for result in drawn):
+        cells = [result for result in drawn if result["model"] == row]
+        shown = []
+        for result in cells:
+            name = f"omni-{row}-{result['level']}.png".replace(", ", "-").replace(" ", "-")
+            (PAGE.parent / "images" / name).write_bytes(base64.b64decode(result["numbers"]["picture"]))
+            shown.append(f'<img src="images/{name}" width="160" alt="{row}, {result["level"]}">')
+        yield f"| {row} | {' | '.join(shown)} |"
+        yield f"| | {' | '.join(apart(result['numbers']) for result in cells)} |"
+
+
+def apart(numbers: dict[str, Any]) -> str:
+    """What is below a picture: levels away from others, and what came from the cache."""
+    told = [f"{numbers[name]:.1g} from {name}" for name in ("diffusers", "one rank") if name in numbers]
+    if "taken from the cache" in numbers:
+        told.append(f"{numbers['taken from the cache']} steps from the cache")
+    return ", ".join(told)
 
 
 def outcome(result: dict[str, Any]) -> str:

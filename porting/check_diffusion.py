@@ -22,7 +22,7 @@ from porting.arguments import names, positive
 from porting.commands import guarded, written_all
 from porting.diffusion.cases import CASES, DTYPES, ONE_RANK, WAYS
 from porting.diffusion.package import Package, package_of
-from porting.diffusion.run import IMPORT, LEVEL, RANKS, job
+from porting.diffusion.run import IMPORT, LEVEL, PROMPT, RANKS, job
 from porting.levels import Level
 from porting.processes.limits import GIB, Limits
 from porting.reports import FORMS
@@ -68,6 +68,8 @@ def parser() -> Parser:
     cases = [case.name for case in CASES]
     add("--cases", type=names(cases), metavar="NAMES", default=(), help=f"of {', '.join(cases)}; default: all")
     add("--dtype", type=names(DTYPES), metavar="NAMES", default=(), help=f"of {', '.join(DTYPES)}; default: both")
+    add("--pipeline", type=Path, metavar="DIR", help="also draw, with a Qwen-Image pipeline as diffusers saves one")
+    add("--prompt", default=PROMPT, help="what to draw; default: %(default)s")
     add(
         "--device",
         choices=("auto", "cpu", "cuda", "npu", "xpu"),
@@ -112,6 +114,7 @@ def _check(parser: Parser, arguments: argparse.Namespace, command: str) -> int:
     try:
         package = package_of(arguments.path)
         before = package_of(arguments.before) if arguments.before else None
+        job(package.root, pipeline=arguments.pipeline)
     except ValueError as problem:
         parser.error(str(problem))
     surroundings.need_vllm("the ranks")
@@ -134,11 +137,15 @@ def _prove(arguments: argparse.Namespace, command: str, package: Package, before
     with LocalRunner(limits) as runner:
         device = runner.device(surroundings.device_of_vllm(arguments.device))
         ranks = tuple(map(int, arguments.ranks))
-        asked = job(package.root, ranks, (), arguments.cases, arguments.dtype, device.type)
-        results = _importable(package, runner.answer(LEVEL, asked))
+
+        def asked(of: Package) -> Sequence[Result]:
+            drawing = arguments.pipeline, arguments.prompt
+            wanted = job(of.root, ranks, (), arguments.cases, arguments.dtype, device.type, *drawing)
+            return _importable(of, runner.answer(LEVEL, wanted))
+
+        results = asked(package)
         if before:
-            original = job(before.root, ranks, (), arguments.cases, arguments.dtype, device.type)
-            results = _beside(results, _importable(before, runner.answer(LEVEL, original)))
+            results = _beside(results, asked(before))
     ways = [ONE_RANK, *(way for way in WAYS if way.ranks in ranks)]
     rows = dict.fromkeys(result.model for result in results)
     return Report(

@@ -18,7 +18,8 @@ class Job:
     to be inferred. `config` is a JSON file with a tiny configuration of the vision tower, for families that
     `porting.towers` does not know. `device` is a torch device type, `dtype` a torch dtype's name, `backend` one of
     "native" (what the device takes by itself), "flash", "triton" and "npu"; both are empty for a level that computes
-    nothing.
+    nothing. `only` are names of what a level with parts of its own is asked for. `pipeline` is a folder of a
+    text-to-image pipeline that is to draw `prompt`.
     """
 
     path: Path
@@ -30,6 +31,8 @@ class Job:
     dtype: str = "float32"
     backend: str = "native"
     only: tuple[str, ...] = ()
+    pipeline: Path | None = None
+    prompt: str = ""
 
     @property
     def model(self) -> str:
@@ -57,5 +60,5 @@ class Job:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:
         """Read what `to_json` gave."""
-        paths = {name: data[name] and Path(data[name]) for name in ("path", "before", "config")}
+        paths = {name: data[name] and Path(data[name]) for name in ("path", "before", "config", "pipeline")}
         return cls(**{**data, **paths, "only": tuple(data["only"])})

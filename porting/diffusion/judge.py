@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from porting.comparison.distance import part_of_largest
-from porting.diffusion.cases import ONE_RANK, Case, Way
+from porting.diffusion.cases import ONE_RANK, WAYS, Case, Way
 from porting.diffusion.inputs import inputs_of, reference, split
 from porting.diffusion.package import Package
 from porting.diffusion.ranks import Part, Refusal, run_cases
@@ -29,11 +29,16 @@ Outcome = list[Any] | ForkFailed  # of a case: a Part or Refusal of each rank, o
 def judge(job: Job, package: Package, cases: Sequence[Case], ways: Sequence[Way], dtype: str) -> Iterator[Result]:
     """A result for each way, one rank first, and each case. `model` is the case, `level` the way."""
     run = partial(_outcomes, package, cases, dtype=dtype, device=job.device)
+    devices = torch.accelerator.device_count() if job.device != "cpu" else max(way.ranks for way in WAYS)
     alone = run(ONE_RANK)
     for way in (ONE_RANK, *ways):
+        asked = job.at(level=way.name, dtype=dtype, backend="")
+        if way.ranks > devices:
+            lacking = asked.result(Status.NOT_RUN, f"needs {way.ranks} devices, {devices} is attached")
+            yield from (replace(lacking, model=case.name) for case in cases)
+            continue
         outcomes = alone if way == ONE_RANK else run(way)
         for case in cases:
-            asked = job.at(level=way.name, dtype=dtype, backend="")
             yield replace(_judged(asked, case, way, outcomes[case.name], alone[case.name]), model=case.name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from porting import host
 from porting.diffusion.cases import CASES, DTYPES, WAYS
+from porting.diffusion.drawing import draw
 from porting.diffusion.judge import judge
 from porting.diffusion.package import NAME, enter, package_of, submodule
 from porting.diffusion.ranks import said
@@ -37,6 +38,8 @@ def run(job: Job) -> list[Result]:
     cases = [case for case in CASES if case.name in job.only]
     ways = [way for way in WAYS if way.name in job.only]
     results: list[Result] = []
+    if job.pipeline:
+        results += draw(job, job.pipeline, ways)
     for dtype in DTYPES:
         if dtype in job.only:
             results += judge(job, package, cases, ways, dtype)

@@ -14,6 +14,7 @@ from porting.processes.local import LocalRunner
 from porting.result import Result
 
 RANKS = (2, 4)
+PROMPT = "a red circle on a white background"
 
 IMPORT = "import"  # the level of the one result where there are no others; NOT_RUN if it is not the package's fault
 
@@ -27,17 +28,21 @@ def run(
     cases: Sequence[str] = (),
     dtypes: Sequence[str] = (),
     device: str = "cpu",
+    pipeline: Path | None = None,
+    prompt: str = PROMPT,
     limits: Limits | None = None,
 ) -> list[Result]:
     """Results for the vllm_omni package at `path`, by way, case and dtype; in a process of its own, within limits.
 
     Names narrow what is asked; empty is all, `ways` those of `ranks`. In a result `level` is the way and `model` the
-    case. Raises ValueError for a path that is no such package or a name that is none, WrongEnvironment where torch or
-    vLLM cannot be imported.
+    case. With the folder of a Qwen-Image `pipeline`, as diffusers saves one, `prompt` is drawn as well, with the
+    package's transformer and with its cache-dit: rows "picture" and "picture, cache-dit", whose numbers hold the
+    picture as PNG in base 64. Raises ValueError for a path that is no such package or pipeline and for a name that is
+    none, WrongEnvironment where torch or vLLM cannot be imported.
     """
-    package_of(path)
+    asked = job(path, ranks, ways, cases, dtypes, device, pipeline, prompt)
     with LocalRunner(limits or Limits()) as runner:
-        return runner.answer(LEVEL, job(path, ranks, ways, cases, dtypes, device))
+        return runner.answer(LEVEL, asked)
 
 
 def job(
@@ -47,15 +52,28 @@ def job(
     cases: Sequence[str] = (),
     dtypes: Sequence[str] = (),
     device: str = "cpu",
+    pipeline: Path | None = None,
+    prompt: str = PROMPT,
 ) -> Job:
-    """What a process is asked. Raises ValueError for a name that is none."""
+    """What a process is asked. Raises ValueError for a name that is none, and for another folder than a pipeline's."""
+    if pipeline and not (pipeline / "model_index.json").is_file():
+        raise ValueError(f"{pipeline} is no folder of a pipeline: it has no model_index.json")
     offered = [way.name for way in WAYS if (way.name in ways if ways else way.ranks in ranks)]
     asked = (
         *_named(ways, [way.name for way in WAYS], offered),
         *_named(cases, [case.name for case in CASES], [case.name for case in CASES]),
         *_named(dtypes, DTYPES, DTYPES),
     )
-    return Job(package_of(path).root / "__init__.py", LEVEL.name, device=device, dtype="", backend="", only=asked)
+    return Job(
+        package_of(path).root / "__init__.py",
+        LEVEL.name,
+        device=device,
+        dtype="",
+        backend="",
+        only=asked,
+        pipeline=pipeline and pipeline.resolve(),
+        prompt=prompt,
+    )
 
 
 def _named(given: Sequence[str], known: Sequence[str], default: Sequence[str]) -> Sequence[str]:

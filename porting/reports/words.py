@@ -42,12 +42,12 @@ def number(value: object) -> str:
 
 
 def flat(numbers: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Names and values of numbers, those of mappings inside with a dotted name; printed output and lists left out."""
+    """Names and values of numbers, those of mappings inside with a dotted name; output, pictures and lists left out."""
     found: list[tuple[str, Any]] = []
     for name, value in numbers.items():
         if isinstance(value, Mapping):
             found += flat(value, f"{before}{name}.")
-        elif not isinstance(value, (list, tuple)) and name != "output":
+        elif not isinstance(value, (list, tuple)) and name not in ("output", "picture"):
             found.append((f"{before}{name}", value))
     return found
 

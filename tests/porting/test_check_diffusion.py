@@ -21,6 +21,8 @@ from tests import wheels
 from tests.corpus.omni_faults import broken
 from tests.rules.vision_model import edited
 
+PIPELINE = Path(__file__).parents[2] / "demo_app" / "models" / "shapes-image"
+
 RING = Path("diffusion", "attention", "backends", "ring_pytorch_attn.py")
 JOINED = "step_v = torch.cat([joint_tensor_value, step_v], dim=1)"
 SWAPPED = "step_v = torch.cat([step_v, joint_tensor_value], dim=1)"
@@ -122,14 +124,26 @@ def test_what_the_release_declines_is_not_good_and_has_its_reason(ported: tuple[
     assert "its attention takes the mask and gives numbers that are" in found[ASKED[1], "ring 2", "float32"].notes[0]
 
 
-def test_the_newest_release_equals_one_rank(capsys: pytest.CaptureFixture[str]) -> None:
-    """vllm-omni 0.30.0, whose attention the installed vLLM is good enough for."""
-    cases = "text at the rear,uneven length,uneven heads"
-    code = check_diffusion.main([str(wheels.omni_files("0.30.0")), "--ranks", "2", "--cases", cases])
+def test_the_newest_release_equals_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """vllm-omni 0.30.0, whose attention and Qwen-Image the installed vLLM is good enough for."""
+    cases, report = "text at the rear,uneven length,uneven heads", tmp_path / "report.json"
+    options = ["--ranks", "2", "--cases", cases, "--pipeline", str(PIPELINE), "--report", str(report)]
+    code = check_diffusion.main([str(wheels.omni_files("0.30.0")), *options])
     shown = capsys.readouterr().out
     assert code == 0, shown
-    assert "no fault found: 16 passed, 2 not run" in shown
+    assert "no fault found: 22 passed, 2 not run" in shown
     assert "vllm-omni 0.30.0" in shown
+
+    found = cells(json.loads(report.read_text(encoding="utf-8")))
+    drawn = {way: found["picture", way, "float32"].numbers for way in ("one rank", "ulysses 2", "ring 2")}
+    assert drawn["one rank"]["diffusers"] <= drawn["one rank"]["bound"]
+    assert drawn["ulysses 2"]["one rank"] == 0
+    assert "all_to_all_single" in drawn["ulysses 2"]["collectives"]
+    assert drawn["one rank"]["picture"] == drawn["ulysses 2"]["picture"] == drawn["ring 2"]["picture"]
+    cached = found["picture, cache-dit", "ulysses 2", "float32"].numbers
+    assert cached["taken from the cache"] > 0
+    assert cached["one rank"] == 0
+    assert cached["picture"] != drawn["one rank"]["picture"]
 
 
 # -- what costs nothing ----------------------------------------------------------------------------------------------
@@ -155,6 +169,13 @@ def test_a_package_is_found_by_its_folder_and_from_around_and_inside_it(tmp_path
     for path in (root, tmp_path, root / "diffusion", root / "diffusion" / "attention" / "layer.py"):
         assert package_of(path).root == root.resolve()
     assert package_of(root).version == "1.2.3"
+
+
+def test_another_folder_is_no_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        check_diffusion.main([str(package(tmp_path, "")), "--pipeline", str(tmp_path)])
+    assert end.value.code == 2
+    assert "is no folder of a pipeline: it has no model_index.json" in capsys.readouterr().err
 
 
 def test_another_folder_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
