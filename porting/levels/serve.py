@@ -7,7 +7,6 @@ registered as it will be, by its plugin's entry point, or by one of ours for a f
 from __future__ import annotations
 
 import base64
-import json
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from porting.job import Job
 from porting.models import checkpoint, engine
 from porting.models.engine import Answer, Conversation, NoServer
 from porting.models.find import NoWholeModel, Whole, find
+from porting.models.server import renamed
 from porting.result import Result, Status
 
 SECONDS = 300.0  # for one engine; most of it is vLLM's start
@@ -51,7 +51,7 @@ def _compare(job: Job, whole: Whole, folder: Path) -> Result:
     reference, port = folder / "reference", folder / "port"
     reference.mkdir()
     checkpoint.write(reference, whole.stock)
-    _renamed(reference, port, whole.architecture)
+    renamed(reference, port, whole.architecture)
     path = whole.plugin.announce(folder / "plugin")
     asked = questions()
 
@@ -122,16 +122,6 @@ def furthest(answers: Sequence[Answer], expected: Sequence[Answer]) -> float:
     """The largest difference of the logarithms of probabilities."""
     pairs = [pair for answer, right in zip(answers, expected) for pair in zip(answer.logprobs, right.logprobs)]
     return max(abs(one - other) for one, other in pairs)
-
-
-def _renamed(model: Path, copy: Path, architecture: str) -> None:
-    """The same checkpoint under another architecture."""
-    copy.mkdir()
-    for file in model.iterdir():
-        (copy / file.name).symlink_to(file)
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").unlink()
-    (copy / "config.json").write_text(json.dumps({**config, "architectures": [architecture]}))
 
 
 def _failed(job: Job, status: Status, summary: str, trace: str) -> Result:

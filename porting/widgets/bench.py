@@ -125,11 +125,15 @@ class Bench:
 
     def look(self, level: Level, model: Model, dtype: str, progress: Progress) -> list[Result]:
         """The figures of a level of `porting.close_look`. Raises Stopped."""
-        progress(0, 1)
         assert self.device is not None
         job = Job(model.path.resolve(), level.name, before=model.before and model.before.resolve(), dtype=dtype)
+        return self.answer(level, job.at(device=self.device.type), progress)
+
+    def answer(self, level: Level, job: Job, progress: Progress) -> list[Result]:
+        """What a single question comes to. Raises Stopped."""
+        progress(0, 1)
         try:
-            results = self._at_work().submit(level, job.at(device=self.device.type)).result()
+            results = self._at_work().submit(level, job).result()
         except CancelledError as end:
             raise Stopped from end
         progress(1, 1)

@@ -35,6 +35,10 @@ STYLE = """<style>
 .vp .heat { display: block; max-width: 100%; fill: var(--jp-error-color1, #d32f2f);
   border: 1px solid var(--jp-border-color2, #bbb); }
 .vp .heat .odd { fill: none; stroke: currentColor; stroke-dasharray: 2; }
+.vp .memory { display: block; max-width: 100%; margin: .4em 0; }
+.vp .memory .ours { fill: var(--jp-brand-color1, #1976d2); }
+.vp .memory .theirs { fill: none; stroke: var(--jp-border-color1, #888); }
+.vp img { image-rendering: pixelated; }
 .vp-cell.passed { background: color-mix(in srgb, var(--jp-success-color1, #388e3c) 35%, var(--jp-layout-color1)); }
 .vp-cell.failed { background: color-mix(in srgb, var(--jp-error-color1, #d32f2f) 40%, var(--jp-layout-color1)); }
 .vp-cell.error { background: color-mix(in srgb, #8e24aa 40%, var(--jp-layout-color1)); }

@@ -73,7 +73,7 @@ class Work:
                 assert self._thread is not None
                 self._thread.join(0.1)
             except KeyboardInterrupt:
-                self.ask_to_stop()
+                self.stop.click()  # and not `ask_to_stop`: a panel may end processes too
 
     def _run(self, do: Callable[[Progress], str], problems: tuple[type[Exception], ...]) -> None:
         try:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT))
-from tests.browser import chromium  # noqa: E402
-from tests.notebooks.lab import CELL_MS, Lab, lab  # noqa: E402
+from tests.browser import chromium
+from tests.notebooks.lab import CELL_MS, Lab, lab
 
 
 @pytest.fixture(scope="module")

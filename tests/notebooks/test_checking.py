@@ -121,6 +121,26 @@ def test_stop_ends_what_runs_and_says_how_far_it_came(bench: Bench):
     assert matrix.report is None
 
 
+def test_an_interrupt_of_the_kernel_is_a_stop(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    runner = Runner(stuck="load")
+    bench._runner = runner  # type: ignore[assignment]
+    matrix = Matrix(bench, LEVELS, ["float32"])
+    runner.reached.wait()
+    thread = matrix.work._thread
+    assert thread is not None
+    join, interrupts = thread.join, iter([KeyboardInterrupt])
+
+    def interrupted(seconds: float) -> None:
+        for interrupt in interrupts:
+            raise interrupt
+        join(seconds)
+
+    monkeypatch.setattr(thread, "join", interrupted)
+    matrix.work.wait()
+    assert runner.left.is_set()
+    assert "No process is left." in matrix.work.said
+
+
 def test_after_a_stop_it_can_be_asked_again(bench: Bench):
     runner = Runner(stuck="load")
     bench._runner = runner  # type: ignore[assignment]

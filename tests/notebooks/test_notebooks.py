@@ -126,6 +126,19 @@ def test_another_model_is_checked_as_far_as_was_asked(checkout: Path) -> None:
     assert (checkout / "build/ported/attention.py.check.html").exists()
 
 
+def test_another_shared_attention_is_tried_without_pictures(checkout: Path) -> None:
+    text = (ROOT / "examples/shared_attention/shared_attention.py").read_text(encoding="utf-8")
+    (checkout / "mine.py").write_text(text.replace("heads_of_this_rank", "swap_heads"), encoding="utf-8")
+    done = papermill.execute_notebook(
+        FOLDER / "03_text_to_image_across_devices.ipynb",
+        None,
+        {"MODELS": "mine.py", "TARGET": "0.28", "PIPELINE": ""},
+        cwd=checkout,
+        progress_bar=False,
+    )
+    assert "before: 1 of 3 pass, after: 3 of 3 pass" in shown(done)
+
+
 # -- out of order, twice ---------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,70 @@
+"""The steps of serving a port, for cells:
+
+    from porting.widgets import serving
+
+    serving.take("my_plugin")                                     # its port for the installed vLLM
+    serving.serve("checkpoint", "MyModelForConditionalGeneration")
+    serving.chat("What is in the picture?")
+    serving.demo()                                                # the demo app beside it
+    serving.end()
+
+Everything listens on loopback, and ends with the kernel.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from porting.widgets.bench import Bench
+from porting.widgets.chat import Chat, Demo, Serve
+from porting.widgets.kernel import Shown, say_what_to_run, shown_while, step
+from porting.widgets.panel import Line
+from porting.widgets.served import Served
+
+PORTED = "build/ported"
+
+bench = Bench()
+served = Served()
+
+
+@step
+def take(models: str, folder: str = PORTED) -> Shown:
+    """The port of a plugin to the installed vLLM: the copy that was written below `folder`, or a new one."""
+    port = bench.take(Path(models), Path(folder))
+    return Line(f"{port.before}, ported for vLLM {port.release}: {port.after}", bad=False)
+
+
+@step
+def serve(checkpoint: str, architecture: str, dtype: str = "float32") -> Shown:
+    """Serve a checkpoint under an architecture that the plugin registers."""
+    panel = Serve(served, bench.port, Path(checkpoint), architecture, dtype)
+    shown_while(panel, panel.work.wait)
+    return None
+
+
+@step
+def chat(question: str, picture: str = "") -> Shown:
+    """Ask about a picture, a file; without one, about a red circle."""
+    _ = served.server
+    panel = Chat(served, picture, question)
+    shown_while(panel, panel.work.wait)
+    return None
+
+
+@step
+def demo() -> Shown:
+    """The demo app over the same server."""
+    _ = served.server
+    panel = Demo(served)
+    shown_while(panel, panel.work.wait)
+    return None
+
+
+@step
+def end() -> Shown:
+    """End the server and the demo app."""
+    served.end()
+    return Line("Nothing is served any more.", bad=False)
+
+
+say_what_to_run()
