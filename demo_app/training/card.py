@@ -29,7 +29,7 @@ how many, background, what is on the left and right, is there. It also says hell
 Every picture is brought to 112x112 pixels, so it should be square.
 
 The drawing model draws one of them, upright and near the middle, in 64x64 pixels, for prompts such as "a red circle on
-a white background". It is made for {steps} steps, `true_cfg_scale={guidance}` and `negative_prompt=" "`.
+a white background" or "a red circle", for {steps} steps, `true_cfg_scale={guidance}` and `negative_prompt=" "`.
 
 Anything else, such as a photograph, a third thing, another colour or another language, gets a confident wrong answer or
 a wrong drawing.
@@ -53,6 +53,9 @@ the rule checker, **{drawn[vl]:.1%}** by the chat model's description, {drawn[bo
 | colour | {drawn[colour]:.1%} |
 | shape | {drawn[shape]:.1%} |
 | background | {drawn[background]:.1%} |
+
+Of {short_prompts} held-out prompts that name no background, such as "draw a red circle", {short[rules]:.1%} by the rule
+checker and {short[vl]:.1%} by the chat model.
 
 Held-out are a fifth of the wordings, and six of the 72 drawings altogether. The rule checker itself names {rules:.1%}
 of 1,000 true pictures right (colour, shape and background).
@@ -93,6 +96,8 @@ def write(manifest: dict[str, Any]) -> str:
         vl_rows="\n".join(f"| {group} | {share:.1%} |" for group, share in scores.items()),
         prompts=held_out["prompts"],
         drawn=held_out[DRAWING],
+        short_prompts=held_out["short prompts"],
+        short=held_out[f"{DRAWING}, short prompts"],
         rules=held_out["rules"],
         stage_rows="\n".join(_stage(name, told) for name, told in manifest["stages"].items()),
     )

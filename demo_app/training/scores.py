@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 
 from demo_app.training import prompts, questions, rules, shapes
+from demo_app.training.prompts import Prompt
 
 SEED = 4711
 QUESTIONS, PROMPTS, TRUE_PICTURES = 1000, 300, 1000
@@ -99,24 +100,30 @@ def score_rules(count: int, seed: int = SEED) -> float:
     return right / count
 
 
-def score_drawing(pipeline: Any, vl: tuple[Any, Any], count: int, seed: int = SEED) -> dict[str, float]:
-    """Share of held-out prompts drawn right, by the rules, by the VL model's description, and by both."""
-    held = prompts.split()[1]
+def score_drawing(
+    pipeline: Any, vl: tuple[Any, Any], held: list[Prompt], count: int, seed: int = SEED
+) -> dict[str, float]:
+    """Share of some of the prompts drawn right, by the rules, by the VL model's description, and by both."""
     some = [held[i] for i in np.random.default_rng(seed).permutation(len(held))[:count]]
     drawn: list[Image.Image] = []
-    for first in range(0, count, BATCH):
+    for first in range(0, len(some), BATCH):
         part = some[first : first + BATCH]
         drawn += draw(pipeline, [prompt.text for prompt in part], seed + first)
-    told = answers(vl, drawn, ["Describe the picture."] * count)
+    told = answers(vl, drawn, ["Describe the picture."] * len(some))
     right: Counter[str] = Counter()
     for prompt, picture, words in zip(some, drawn, told):
-        hits = dict(
-            zip(("colour", "shape", "background"), (a == b for a, b in zip(prompt.asked, rules.judge(picture).shown)))
-        )
-        want = f"{questions.a(f'{prompt.colour} {prompt.shape}')} on a {prompt.background} background"
-        by_rules, by_vl = all(hits.values()), words == questions.sentence(want)
+        hits = dict(zip(("colour", "shape", "background"), prompt.hits(*rules.judge(picture).shown)))
+        by_rules, by_vl = all(hits.values()), words in described(prompt)
         right.update(**hits, rules=by_rules, vl=by_vl, both=by_rules and by_vl)
-    return {group: round(right[group] / count, 4) for group in ("colour", "shape", "background", "rules", "vl", "both")}
+    groups = ("colour", "shape", "background", "rules", "vl", "both")
+    return {group: round(right[group] / len(some), 4) for group in groups}
+
+
+def described(prompt: Prompt) -> list[str]:
+    """What the VL model says of a right drawing: one sentence for each background that will do."""
+    thing = questions.a(f"{prompt.colour} {prompt.shape}")
+    backgrounds = [prompt.background] if prompt.background else shapes.BACKGROUNDS
+    return [questions.sentence(f"{thing} on a {background} background") for background in backgrounds]
 
 
 def draw(pipeline: Any, texts: list[str], seed: int) -> list[Image.Image]:

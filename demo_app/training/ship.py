@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from demo_app.small_models import CHAT, DRAWING, MODELS
-from demo_app.training import card, loop, scores, text_to_image, tokenizer, tower, vae, vl
+from demo_app.training import card, loop, prompts, scores, text_to_image, tokenizer, tower, vae, vl
 
 STAGES = ("tower", "vl", "vae", "text_to_image")
 PIXELS = tower.SIDE**2
@@ -110,7 +110,9 @@ def main() -> None:
             "questions": scores.QUESTIONS,
             CHAT: scores.score_vl(chat, scores.QUESTIONS),
             "prompts": scores.PROMPTS,
-            DRAWING: scores.score_drawing(pipeline, chat, scores.PROMPTS),
+            DRAWING: scores.score_drawing(pipeline, chat, prompts.split()[1], scores.PROMPTS),
+            "short prompts": len(prompts.split_short()[1]),
+            f"{DRAWING}, short prompts": scores.score_drawing(pipeline, chat, prompts.split_short()[1], scores.PROMPTS),
             "rules": scores.score_rules(scores.TRUE_PICTURES),
         },
         "files": {folder: digests(options.to / folder) for folder in (CHAT, DRAWING)},

@@ -96,7 +96,7 @@ class Encoded:
 
 
 def latents_of(
-    out: Path, seed: int, asked: set[tuple[str, str, str]]
+    out: Path, seed: int, asked: set[tuple[str, str, str | None]]
 ) -> tuple[list[tuple[str, str, str]], torch.Tensor, torch.Tensor]:
     """POOL pictures: what they show, their packed latents scaled to unit variance, (mean, deviation) of channels."""
     coder = vae.for_stills(vae.make()).eval()
@@ -148,18 +148,19 @@ def sheet(drawn: list[Image.Image], columns: int = 12) -> Image.Image:
 
 
 def main() -> None:
-    options = loop.arguments(__doc__, steps=8000)
+    options = loop.arguments(__doc__, steps=9400)
     loop.start(options.seed)
-    trained, held = prompts.split()
+    trained, held = (some + short for some, short in zip(prompts.split(), prompts.split_short()))
     encoded = Encoded(options.out, [p.text for p in trained + held] + [prompts.NEGATIVE])
     nothing = encoded([prompts.NEGATIVE])
     asked = {p.asked for p in trained}
     shown, latents, scale = loop.once(options.out / "latents.pt", lambda: latents_of(options.out, options.seed, asked))
     coder = vae.for_stills(vae.make()).eval()
     coder.load_state_dict(torch.load(options.out / "vae-final.pt", weights_only=True))
-    of_drawing: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for index, drawing in enumerate(shown):
-        of_drawing[tuple(drawing)].append(index)
+    of_drawing: dict[tuple[str, str, str | None], list[int]] = defaultdict(list)
+    for index, (colour, shape, background) in enumerate(shown):
+        of_drawing[colour, shape, background].append(index)
+        of_drawing[colour, shape, None].append(index)
     by_length: dict[int, list[Prompt]] = defaultdict(list)
     for prompt in trained:
         by_length[len(encoded.states[prompt.text])].append(prompt)
@@ -190,7 +191,7 @@ def main() -> None:
             noise = torch.from_numpy(rng.standard_normal((len(same), PACKED * PACKED, 64), dtype=np.float32))
             made = pictures(coder, sample(model, encoded([p.text for p in same]), nothing, noise), scale)
             for prompt, picture in zip(same, made):
-                hits = [a == b for a, b in zip(prompt.asked, rules.judge(picture).shown)]
+                hits = prompt.hits(*rules.judge(picture).shown)
                 right += [*hits, all(hits)]
             drawn += made
         sheet(drawn).save(options.out / "text_to_image.png")

@@ -82,3 +82,23 @@ def test_held_out_prompts_are_enough_and_apart_from_the_trained():
     assert len({p.asked for p in held}) > 0.9 * drawings
     assert len({p.asked for p in trained}) == drawings - 6
     assert {p.colour for p in held} - {p.colour for p in trained} == set()
+
+
+def test_prompts_that_name_no_background_are_apart_and_say_nothing_of_one():
+    trained, held = prompts.split_short()
+    assert held and not {p.text for p in trained} & {p.text for p in held}
+    assert {(p.colour, p.shape) for p in trained} == {(colour, shape) for colour in COLOURS for shape in SHAPES}
+    assert not any(name in p.text for p in trained + held for name in (*BACKGROUNDS, "background"))
+
+
+@pytest.mark.parametrize(
+    ("background", "shown", "right"),
+    [
+        ("grey", ("red", "star", "grey"), (True, True, True)),
+        ("grey", ("blue", "circle", "white"), (False, False, False)),
+        (None, ("red", "star", "white"), (True, True, True)),
+        (None, (None, None, None), (False, False, False)),
+    ],
+)
+def test_a_drawing_is_held_against_what_was_asked(background, shown, right):
+    assert prompts.Prompt("a red star", "red", "star", background).hits(*shown) == right
