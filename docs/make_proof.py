@@ -94,7 +94,7 @@ def section(route: Route) -> Iterator[str]:
     yield ""
     for name in names:
         for level in PROVED:
-            yield from sorted({reason(result) for result in cells[name, level] if result["status"] != "passed"})
+            yield from sorted({line for result in cells[name, level] if (line := reason(result))})
     yield ""
 
 
@@ -107,8 +107,12 @@ def cell(level: str, results: list[dict[str, Any]]) -> str:
 
 
 def reason(result: dict[str, Any]) -> str:
+    """Why a result is none; empty where it is one, or was not asked for as an earlier level had failed."""
+    said = " ".join(result["summary"].split())
+    if result["status"] == "passed" or said.startswith("not asked"):
+        return ""
     where = " ".join(filter(None, (result["model"], result["level"], result["backend"], result["dtype"])))
-    return f"- {where}: {result['status']}. {' '.join(result['summary'].split())}"
+    return f"- {where}: {result['status']}. {said.partition('; there are ')[0]}"
 
 
 def proved(route: Route, scratch: Path) -> dict[str, Any]:
@@ -141,7 +145,7 @@ def proved(route: Route, scratch: Path) -> dict[str, Any]:
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False)
     if done.returncode not in (0, 1):
         raise wheels.Unavailable(f"the check of {route.source} ended with exit code {done.returncode}")
-    found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8").replace(f"{scratch}/", ""))
     return found
 
 

@@ -13,6 +13,7 @@ from porting.attention_calls import ALLOWED, WrongCall, attention_calls
 from porting.comparison.case import ROUNDING, Case, Outcome, said
 from porting.comparison.distance import part_of_largest
 from porting.localise import heat_maps
+from porting.reference.watch import AroundKernels, Watch
 
 # Pictures alone are products of other sizes, which sum in another order, in every layer.
 TOGETHER = 10
@@ -32,6 +33,11 @@ def against_reference(case: Case) -> Outcome:
     except Exception as failure:
         return Outcome(numbers, problem=f"{case.name}: raises {said(failure)}")
     if not errors:
+        seen = Watch()
+        with AroundKernels(seen):
+            case.output(case.ported)
+        if seen.unserved:
+            return Outcome(numbers, note=seen.unserved)
         return Outcome(numbers, problem="no call of MMEncoderAttention was seen: not ported, or replaced")
     worst = numbers["attention error"] = max(errors)
     if not worst <= ALLOWED[case.dtype]:

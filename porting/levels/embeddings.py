@@ -25,7 +25,7 @@ from porting.model_file import ModelFileError, load
 from porting.models.build import build
 from porting.models.find import NoWholeModel, find_class
 from porting.models.pictures import PICTURES, VIDEO_KEYWORDS, Pictures
-from porting.private_modules import package_of
+from porting.private_modules import MODELS, package_of
 from porting.processes.job import describe
 from porting.result import Result, Status
 from porting.shim import Original, UnknownRelease, load_original
@@ -112,6 +112,8 @@ def run(job: Job) -> list[Result]:
         summary = _prove(job, cls, architecture, structure.towers_of(module), seen)
     except Wrong as wrong:
         status, summary = Status.FAILED, str(wrong)
+    except NoWholeModel as reason:
+        status, summary = Status.NOT_RUN, str(reason)
     return [job.result(status, f"{cls.__name__}: {summary}", numbers=seen.numbers, notes=tuple(seen.notes))]
 
 
@@ -121,7 +123,10 @@ def _prove(job: Job, cls: type[nn.Module], architecture: str, towers: Sequence[t
     seen.notes += filter(None, [asked.note])
     held: list[nn.Module] = [module for module in asked.model.modules() if isinstance(module, tuple(towers))]
     if towers and not held:
-        raise Wrong(f"holds none of the file's towers, {', '.join(tower.__name__ for tower in towers)}")
+        lacks = f"holds none of the file's towers, {', '.join(tower.__name__ for tower in towers)}"
+        if cls.__module__.startswith(MODELS):  # a model of vLLM's that takes other things from the file
+            raise NoWholeModel(lacks)
+        raise Wrong(lacks)
     calls: list[Any] = []
     with ExitStack() as stack:
         for tower in held:

@@ -115,7 +115,9 @@ def _result(job: Job, pair: Pair, what: str, answers: list[tuple[Case, Outcome]]
         more = f" (and in {len(problems) - 1} more of {len(outcomes)} cases)" if problems[1:] else ""
         return job.result(Status.FAILED, f"{pair.name}, {what}: {problems[0].problem}{more}", **facts)
     if not numbers["comparisons"]:
-        return job.result(Status.FAILED, f"{pair.name}, {what}: nothing was compared", **facts)
+        why = next((outcome.note for outcome in outcomes if outcome.note), "")
+        status = Status.NOT_RUN if why else Status.FAILED
+        return job.result(status, f"{pair.name}, {what}: {why or 'nothing was compared'}", **facts)
     figures = ", ".join(f"{name} {value:.2g}" for name, value in _largest(outcomes).items())
     return job.result(Status.PASSED, f"{pair.name}, {what}: {len(outcomes)} cases, {figures}", **facts)
 

@@ -131,8 +131,8 @@ def _all_called(seen: Watch, backend: str) -> None:
     if seen.unlayered:
         by = "one is built in a forward, or the kernel called by hand"
         raise Wrong(f"{seen.unlayered} kernel calls came from no MMEncoderAttention of the tower: {by}")
-    if not seen.layers and seen.masked and seen.masked == seen.around:
-        raise LookupError(f"attention takes a mask in {', '.join(seen.masked)}: no encoder attention of vLLM has one")
+    if seen.unserved:
+        raise LookupError(seen.unserved)
     if not seen.layers:
         by = f" attention is computed in {', '.join(seen.around)}" if seen.around else " no attention was seen"
         raise Wrong(f"no MMEncoderAttention ran:{by}; not migrated")

@@ -38,6 +38,13 @@ class Watch:
     around: list[str] = field(default_factory=list)
     masked: list[str] = field(default_factory=list)
 
+    @property
+    def unserved(self) -> str:
+        """Why none of a tower's attention can be encoder attention; empty where it can."""
+        if self.layers or not self.masked or self.masked != self.around:
+            return ""
+        return f"attention takes a mask in {', '.join(self.masked)}: no encoder attention of vLLM has one"
+
 
 @contextmanager
 def watch(tower: nn.Module, kernels: Kernels) -> Iterator[Watch]:
@@ -69,12 +76,12 @@ def watch(tower: nn.Module, kernels: Kernels) -> Iterator[Watch]:
             if isinstance(layer, encoder_attention()):
                 stack.callback(layer.register_forward_pre_hook(entering(name)).remove)
                 stack.callback(layer.register_forward_hook(leaving(name)).remove)
-        stack.enter_context(_AroundKernels(seen))
+        stack.enter_context(AroundKernels(seen))
         yield seen
     seen.unlayered = len(kernels.calls) - before - layered
 
 
-class _AroundKernels(TorchFunctionMode):
+class AroundKernels(TorchFunctionMode):
     """Notes the places that call BY_TORCH, but for the strict kernels themselves."""
 
     def __init__(self, seen: Watch) -> None:

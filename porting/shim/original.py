@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from codemods import calls
 from codemods.parsed_file import ParsedFile
 from codemods.project import Project
 from codemods.source_version import source_versions
@@ -115,11 +116,19 @@ def release_of(path: Path) -> str:
 
 
 def _fitting(project: Project, file: ParsedFile) -> tuple[str, ...]:
-    """Releases that a file may be for: by its vision attention, and if that does not tell, by all that it imports."""
+    """Releases that a file may be for: by its vision attention, and if that does not tell, by all that it imports; of
+    these the ones that take its calls, if there are any."""
     wanted = [(i.module, i.name) for i in file.imports if i.name not in (None, "*") and i.module.startswith("vllm.")]
-    return source_versions(project, file) or tuple(
+    named = source_versions(project, file) or tuple(
         release for release in indexed() if all(Api.of(release).has(m, n or "") is not False for m, n in wanted)
     )
+    made = [
+        (name, node)
+        for node in file.nodes[ast.Call]
+        if isinstance(node, ast.Call) and (name := project.vllm(file, node.func)) is not None
+    ]
+    taken = [r for r in named if all(calls.why_not(Api.of(r), name, node) is None for name, node in made)]
+    return tuple(taken) or named
 
 
 def _version_of_tree(models: Path) -> str:
