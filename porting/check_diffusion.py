@@ -118,6 +118,9 @@ def _check(parser: Parser, arguments: argparse.Namespace, command: str) -> int:
     except ValueError as problem:
         parser.error(str(problem))
     surroundings.need_vllm("the ranks")
+    if arguments.pipeline:
+        packages = ("diffusers", "cache_dit", "PIL", "accelerate")
+        surroundings.need(packages, "--pipeline needs", "install diffusers, cache-dit, pillow and accelerate")
     surroundings.look_for_room()
     report = _prove(arguments, command, package, before)
     report = replace(report, seconds=time.monotonic() - start)

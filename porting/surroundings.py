@@ -40,11 +40,14 @@ def release(levels: Sequence[Level]) -> str:
 
 def need_vllm(who: str, otherwise: str = "") -> None:
     """Raises WrongEnvironment where torch or vLLM, which somebody needs, is missing."""
-    for package in ("torch", "vllm"):
+    need(("torch", "vllm"), f"{who} need", f"install vitport[cpu], [cuda] or [npu]{otherwise}")
+
+
+def need(packages: Sequence[str], who: str, remedy: str) -> None:
+    """Raises WrongEnvironment where one of these packages, which somebody needs, is missing."""
+    for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise WrongEnvironment(
-                f"{package} is not installed, which {who} need: install vitport[cpu], [cuda] or [npu]{otherwise}"
-            )
+            raise WrongEnvironment(f"{package} is not installed, which {who}: {remedy}")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -38,7 +38,12 @@ def draw(job: Job, folder: Path, ways: Sequence[Way]) -> Iterator[Result]:
     native_operators()
     submodule(TRANSFORMER)
     heads = json.loads((folder / "transformer" / "config.json").read_text(encoding="utf-8"))["num_attention_heads"]
-    right = forked(partial(by_diffusers, folder, job.prompt), SECONDS)
+    try:
+        right = forked(partial(by_diffusers, folder, job.prompt), SECONDS)
+    except ForkFailed as failure:
+        lost = job.at(level=ONE_RANK.name).result(Status.ERROR, f"diffusers itself draws nothing: {failure}")
+        yield from (replace(lost, model=row) for row in ROWS)
+        return
     for row, cached in ROWS.items():
         alone: Drawn | None = None
         for way in (ONE_RANK, *ways):

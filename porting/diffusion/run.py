@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from porting.processes.limits import Limits
 from porting.processes.local import LocalRunner
 from porting.result import Result
 
+PIPELINE = "QwenImagePipeline"
 RANKS = (2, 4)
 PROMPT = "a red circle on a white background"
 
@@ -56,8 +58,8 @@ def job(
     prompt: str = PROMPT,
 ) -> Job:
     """What a process is asked. Raises ValueError for a name that is none, and for another folder than a pipeline's."""
-    if pipeline and not (pipeline / "model_index.json").is_file():
-        raise ValueError(f"{pipeline} is no folder of a pipeline: it has no model_index.json")
+    if pipeline:
+        _look_at_pipeline(pipeline)
     offered = [way.name for way in WAYS if (way.name in ways if ways else way.ranks in ranks)]
     asked = (
         *_named(ways, [way.name for way in WAYS], offered),
@@ -74,6 +76,16 @@ def job(
         pipeline=pipeline and pipeline.resolve(),
         prompt=prompt,
     )
+
+
+def _look_at_pipeline(folder: Path) -> None:
+    """Raises ValueError where it is none that can be drawn with."""
+    try:
+        kind = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))["_class_name"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} is no folder of a pipeline: its model_index.json cannot be read") from error
+    if kind != PIPELINE:
+        raise ValueError(f"{folder} is a {kind}; a {PIPELINE} is what can be drawn with")
 
 
 def _named(given: Sequence[str], known: Sequence[str], default: Sequence[str]) -> Sequence[str]:

@@ -175,7 +175,13 @@ def test_another_folder_is_no_pipeline(tmp_path: Path, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as end:
         check_diffusion.main([str(package(tmp_path, "")), "--pipeline", str(tmp_path)])
     assert end.value.code == 2
-    assert "is no folder of a pipeline: it has no model_index.json" in capsys.readouterr().err
+    assert "is no folder of a pipeline: its model_index.json cannot be read" in capsys.readouterr().err
+
+
+def test_a_pipeline_of_another_kind_is_not_drawn_with(tmp_path: Path) -> None:
+    (tmp_path / "model_index.json").write_text('{"_class_name": "FluxPipeline"}')
+    with pytest.raises(ValueError, match="is a FluxPipeline; a QwenImagePipeline is what can be drawn with"):
+        job(package(tmp_path, ""), pipeline=tmp_path)
 
 
 def test_another_folder_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
