@@ -8,7 +8,9 @@ import os
 ENVIRONMENT = {
     "DIFFUSERS_VERBOSITY": "error",
     "DO_NOT_TRACK": "1",
+    "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000000000",  # requests between two summaries, each of which takes pandas
     "GRADIO_ANALYTICS_ENABLED": "False",
+    "GRADIO_ANALYTICS_MAX_EVENTS": "100",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
