@@ -1,7 +1,8 @@
-# Three commands for a bare machine that has Python 3.10 or newer and make:
+# Four commands for a bare machine that has Python 3.10 or newer and make:
 #   make migrate                 port a copy of the example plugin (MODELS=path for your own, TARGET=0.32 for one vLLM)
 #   make check                   the same, and prove the port under a real vLLM (VLLM_PYTHON=its python; else one is made, about 6 GB)
 #   make notebooks               guided walks in JupyterLab (VLLM_PYTHON=a python with a vLLM and JupyterLab, for those that run models)
+#   make demo                    a page that draws pictures and talks about them, offline (VLLM_PYTHON=a python with a vLLM and Gradio; DEMO=options)
 #   make test                    every check of this project
 # and one for those who want the tests that need a real vLLM (about 6 GB, made once):
 #   make vllm
@@ -10,7 +11,8 @@ MODELS = examples/orchard_vl_plugin
 TARGET =
 VLLM_PYTHON =
 JUPYTER =
-export MODELS TARGET VLLM_PYTHON JUPYTER
+DEMO =
+export MODELS TARGET VLLM_PYTHON JUPYTER DEMO
 
 VENV = .venv
 MIGRATED = build/migrated
@@ -20,7 +22,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 \
 		&& { echo "$$python"; break; }; done)
 
-.PHONY: help migrate check notebooks test vllm clean
+.PHONY: help migrate check notebooks demo test vllm clean
 .DEFAULT_GOAL := help
 # An environment whose making was broken off is made anew.
 .DELETE_ON_ERROR:
@@ -76,6 +78,19 @@ notebooks:
 	[ "$$(id -u)" != 0 ] || set -- "$$@" --allow-root; \
 	PYTHONPATH="$$PWD" exec "$$python" -m jupyterlab "$$@" notebooks/00_start_here.ipynb $$JUPYTER
 
+# Where there is a vLLM beside Gradio, the page also compares the example plugin's towers.
+demo:
+	@set -eu; \
+	fail() { echo "make demo: $$1" >&2; exit 2; }; \
+	python="$$VLLM_PYTHON"; \
+	if [ -z "$$python" ]; then \
+		$(MAKE) --no-print-directory $(VENV)/.demo; \
+		python="$(VENV)/bin/python"; \
+	fi; \
+	PYTHONPATH=. "$$python" -c 'import diffusers, gradio, libcst' 2>/dev/null \
+		|| fail "$$python cannot run the demo; give it what it needs with: $$python -m pip install -e '.[demo]'"; \
+	PYTHONPATH="$$PWD" exec "$$python" -m demo_app $$DEMO
+
 test: $(VENV)/.test
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
@@ -97,6 +112,14 @@ $(VENV)/.base: pyproject.toml $(VENV)/bin/python
 $(VENV)/.notebooks: pyproject.toml $(VENV)/bin/python
 	@echo "Installing vitport and JupyterLab into $(VENV)"
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
+	@touch $@ $(VENV)/.base
+
+# The usual torch for Linux brings CUDA's libraries, several gigabytes; uv knows where those without are, if it gets there.
+$(VENV)/.demo: pyproject.toml $(VENV)/bin/python
+	@echo "Installing vitport and its demo into $(VENV)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@$(VENV)/bin/python -m uv pip install --quiet --python $(VENV)/bin/python --torch-backend cpu --editable '.[demo]' 2>/dev/null \
+		|| $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.test: pyproject.toml $(VENV)/bin/python

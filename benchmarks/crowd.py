@@ -71,7 +71,7 @@ class Visitor:
         (path,) = (await self.client.post("upload", files=files)).raise_for_status().json()
         return {"path": path, "orig_name": f"{self.number}.png", "meta": {"_type": "gradio.FileData"}}
 
-    async def ask(self, file: dict[str, Any], times: int, expected: Collection[str]) -> None:
+    async def ask(self, file: dict[str, Any], times: int, expected: Collection[str] = ()) -> None:
         begun = time.monotonic()
         body = {"data": [{"text": QUESTION, "files": [file]}, None], "session_hash": self.session}
         response = await self.client.post("run/say", json={**body, "fn_index": self.functions["say"]})
@@ -81,7 +81,7 @@ class Visitor:
         answers = [_text(message) for message in conversation if message["role"] == "assistant"]
         if len(answers) != times or len(conversation) != 2 * times:
             self.seen.wrong.append(f"visitor {self.number}: {len(answers)} answers to {times} questions")
-        elif answers[-1] not in expected:
+        elif expected and answers[-1] not in expected:
             self.seen.wrong.append(f"visitor {self.number}: {answers[-1]!r} where {sorted(expected)} are right")
 
     async def draw(self, times: int) -> None:
@@ -119,19 +119,41 @@ def _text(message: dict[str, Any]) -> str:
     return "".join(part["text"] for part in message["content"] if part["type"] == "text")
 
 
+async def one(address: str, times: int) -> Seen:
+    """One visitor alone, who asks and has something drawn so many times each."""
+    seen = Seen()
+    async with _client(address) as client:
+        visitor = Visitor(client, await _functions(client), 0, seen)
+        file = await visitor.upload()
+        for time_ in range(1, times + 1):
+            await visitor.ask(file, time_)
+        for time_ in range(times):
+            await visitor.draw(time_)
+    return seen
+
+
 async def gather(address: str, visitors: int, seconds: float, engine: ChatEngine) -> Seen:
     """So many visitors at a page over the small models. `engine` is such a model alone, which says what is right."""
     seen = Seen()
-    limits = httpx.Limits(max_connections=None)
-    api = f"{address.rstrip('/')}/gradio_api/"
-    async with httpx.AsyncClient(base_url=api, timeout=300, limits=limits, trust_env=False) as client:
-        config = (await client.get(f"{address.rstrip('/')}/config")).raise_for_status().json()
-        functions = {each["api_name"]: each["id"] for each in config["dependencies"] if each["api_name"]}
+    async with _client(address) as client:
+        functions = await _functions(client)
         crowd = [Visitor(client, functions, number, seen) for number in range(visitors)]
         expected = [await right(engine, visitor) for visitor in crowd]
         until = time.monotonic() + seconds
         await asyncio.gather(*(visitor.stay(until, answers) for visitor, answers in zip(crowd, expected)))
     return seen
+
+
+def _client(address: str) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None)
+    api = f"{address.rstrip('/')}/gradio_api/"
+    return httpx.AsyncClient(base_url=api, timeout=300, limits=limits, trust_env=False)
+
+
+async def _functions(client: httpx.AsyncClient) -> dict[str, int]:
+    """The numbers of the page's functions by their names."""
+    config = (await client.get("../config")).raise_for_status().json()
+    return {each["api_name"]: each["id"] for each in config["dependencies"] if each["api_name"]}
 
 
 async def right(engine: ChatEngine, visitor: Visitor) -> set[str]:

@@ -53,30 +53,29 @@ class Asker:
         from porting import host
 
         host.start_groups()
-        self.model, self.processor = load(model_folder(CHAT))
-        weights = dict(self.model.model.visual.named_parameters())
-        self.towers = towers.both(folder, self.model.config, weights)
+        self.chat = load(model_folder(CHAT))
+        model = self.chat.model
+        self.towers = towers.both(folder, model.config, dict(model.model.visual.named_parameters()))
 
     def ask(self, picture: str, question: str, broken: bool) -> dict[str, Any]:
         import torch
 
-        from demo_app.engines.embedded_chat import inputs_of
         from demo_app.engines.interface import Message
         from demo_app.pictures import decode
 
         begun = time.perf_counter()
         seen = decode(base64.b64decode(picture), "the picture")
-        inputs = inputs_of(self.processor, [Message("user", question, (seen,))])
+        inputs = self.chat.inputs([Message("user", question, (seen,))])
         said, embeddings = [], []
         self.towers[1].breaking(broken)
         with torch.inference_mode():
             for tower in self.towers:
-                self.model.model.visual = tower
-                made = self.model.generate(**inputs, do_sample=False)
-                said.append(self.processor.decode(made[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
+                self.chat.model.model.visual = tower
+                made = self.chat.model.generate(**inputs, do_sample=False)
+                said.append(self.chat.decode(made[0, inputs["input_ids"].shape[1] :]))
                 embeddings.append(tower.latest)
         apart = (embeddings[0].double() - embeddings[1].double()).abs()
-        merge = self.model.config.vision_config.spatial_merge_size
+        merge = self.chat.model.config.vision_config.spatial_merge_size
         _, rows, columns = (
             side // times for side, times in zip(inputs["image_grid_thw"][0].tolist(), (1, merge, merge))
         )
