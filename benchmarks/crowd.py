@@ -119,15 +119,15 @@ def _text(message: dict[str, Any]) -> str:
     return "".join(part["text"] for part in message["content"] if part["type"] == "text")
 
 
-async def one(address: str, times: int) -> Seen:
-    """One visitor alone, who asks and has something drawn so many times each."""
+async def one(address: str, asks: int, draws: int) -> Seen:
+    """One visitor alone, who asks and has something drawn so many times."""
     seen = Seen()
     async with _client(address) as client:
         visitor = Visitor(client, await _functions(client), 0, seen)
         file = await visitor.upload()
-        for time_ in range(1, times + 1):
+        for time_ in range(1, asks + 1):
             await visitor.ask(file, time_)
-        for time_ in range(times):
+        for time_ in range(draws):
             await visitor.draw(time_)
     return seen
 

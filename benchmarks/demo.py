@@ -62,12 +62,12 @@ def page() -> Iterator[tuple[str, psutil.Process, float]]:
 
 def alone(address: str, process: psutil.Process, begun: float) -> crowd.Seen:
     up = time.monotonic() - begun
-    seen = asyncio.run(crowd.one(address, TIMES))
-    first = seen.answers[0] + up
-    used = process.cpu_times()
-    print(f"page up {up:.1f} s after the command, first answer {first:.1f} s")
-    print(f"then {median(seen.answers[1:]):.2f} s an answer, {median(seen.drawings):.2f} s a drawing of 20 steps")
-    print(f"processor time of the page, all together: {used.user + used.system:.1f} s")
+    asyncio.run(crowd.one(address, 1, 0))
+    first, used = time.monotonic() - begun, process.cpu_times()
+    print(f"page up {up:.1f} s after the command, first answer {first:.1f} s, of which", end=" ")
+    print(f"{used.user + used.system:.1f} s of processor time")
+    seen = asyncio.run(crowd.one(address, TIMES, TIMES))
+    print(f"then {median(seen.answers):.2f} s an answer, {median(seen.drawings):.2f} s a drawing of 20 steps")
     return seen
 
 
@@ -77,7 +77,7 @@ def together(address: str, process: psutil.Process, visitors: int, seconds: floa
     prepare_process()
     from demo_app.engines.embedded_chat import EmbeddedChat
 
-    asyncio.run(crowd.one(address, 1))  # so that all is loaded
+    asyncio.run(crowd.one(address, 1, 1))  # so that all is loaded
     memory: list[float] = []
     done = threading.Event()
 

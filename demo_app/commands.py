@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,8 +23,7 @@ def chat_command(url: str, model: str, messages: Sequence[Message], key: str = "
     files: dict[str, str] = {}
 
     def link(picture: Picture) -> str:
-        name = f"picture{len(files) + 1}.{picture.kind}"
-        mark = f"@{name}@"
+        name, mark = f"picture{len(files) + 1}.{picture.kind}", uuid.uuid4().hex  # nobody has written that
         files[mark] = f"data:image/{picture.kind};base64,'\"$(base64 -w0 {name})\"'"
         return mark
 

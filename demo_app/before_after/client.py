@@ -9,6 +9,7 @@ import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -52,35 +53,38 @@ class Worker:
     async def ask(self, picture: Picture, question: str, broken: bool) -> AsyncGenerator[Compared | None, None]:
         """None once the process is up, then the answer. Raises EngineError."""
         async with self._turn:
-            if self._process is None or self._process.returncode is not None:
-                self._process = await _start()
-                await self._line(START)
-            yield None
-            asked = {"picture": base64.b64encode(picture.data).decode(), "question": question, "broken": broken}
-            assert self._process.stdin
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
-            yield Compared(**await self._line(ANSWER))
+            try:
+                if self._process is None:
+                    self._process = await _start()
+                    await self._line(START)
+                yield None
+                asked = {"picture": base64.b64encode(picture.data).decode(), "question": question, "broken": broken}
+                assert self._process.stdin
+                self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+                yield Compared(**await self._line(ANSWER))
+            except BaseException:  # also when the visitor goes: the answer that is due would be taken for the next one
+                await self.close()
+                raise
 
     async def _line(self, seconds: float) -> dict[str, Any]:
-        """The next line of the process, which is ended where it has none: the next question starts another."""
+        """The next line of the process. Raises EngineError."""
         assert self._process and self._process.stdout
-        problem = ""
         try:
             line = await asyncio.wait_for(self._process.stdout.readline(), seconds)
-            found: dict[str, Any] = json.loads(line) if line else {"problem": "its process ended"}
-            if problem := found.get("problem", ""):
-                raise EngineError(f"The towers cannot be compared: {problem}.")
-            return found
         except asyncio.TimeoutError:
             raise EngineError(f"The towers have not answered in {seconds:.0f} s: try again.") from None
-        except BaseException:
-            if not problem:
-                self.close()
-            raise
+        found: dict[str, Any] = json.loads(line) if line else {"problem": "its process ended"}
+        if problem := found.get("problem"):
+            raise EngineError(f"The towers cannot be compared: {problem}.")
+        return found
 
-    def close(self) -> None:
-        if self._process and self._process.returncode is None:
-            self._process.kill()
+    async def close(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
 
 async def _start() -> Process:
