@@ -99,7 +99,8 @@ def apart(found: Compared, picture: Picture) -> str:
             f"Largest difference {found.difference:.3g}, where the largest number is {found.largest:.3g}: "
             f"{found.difference / found.largest:.1%} of it."
         )
-    heat = draw("difference of each visual token", found.grid).replace("<svg ", '<svg preserveAspectRatio="none" ')
+    svg = str(draw("difference of each visual token", found.grid))
+    heat = svg.replace("<svg ", '<svg preserveAspectRatio="none" ', 1)  # stretched like the picture itself
     return (
         f'<figure class="heat-map"><div><img src="{picture.url}" alt="The picture">{heat}</div>'
         f"<figcaption>{escape(line)} Both answers in {found.seconds:.2f} s.</figcaption></figure>"

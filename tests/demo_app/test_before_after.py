@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from asyncio.subprocess import PIPE
 from contextlib import aclosing
@@ -39,8 +40,15 @@ def test_the_port_sees_the_same_and_a_broken_one_does_not() -> None:
     assert broken.original == "A red circle."
     assert broken.difference > 0.01 * broken.largest
     assert max(max(row) for row in broken.grid) == broken.difference
-    assert "the same, bit for bit" in apart(right, PICTURE)
-    assert "Largest difference" in apart(broken, PICTURE)
+
+
+def test_the_difference_is_drawn_over_the_picture_where_it_is() -> None:
+    html = apart(Compared("A.", "B.", 2.0, 10.0, [[0.0, 0.5], [2.0, 0.0]], 0.1), PICTURE)
+    assert re.findall(r'fill-opacity="([\d.]+)"', html) == ["0.000", "0.250", "1.000", "0.000"]
+    assert '<svg preserveAspectRatio="none" ' in html and PICTURE.url in html
+    assert "Largest difference 2, where the largest number is 10: 20.0% of it." in html
+    same = apart(Compared("A.", "A.", 0.0, 10.0, [[0.0, 0.0]], 0.1), PICTURE)
+    assert "All numbers of both towers are the same, bit for bit." in same
 
 
 def test_a_worker_that_dies_is_said_and_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_a_huge_file_is_turned_away(browser: Browser, page: str, tmp_path: Path)
     with huge.open("wb") as file:
         file.truncate(12_000_000)
     with visit(browser, page) as person:
-        person.upload(huge)
+        person.upload(huge, taken=False)
         expect(person.page.get_by_text("exceed the maximum allowed size")).to_be_visible()
         person.ask("Hello")
         person.answered(1)

@@ -62,8 +62,11 @@ class Visit:
     def unfold(self, name: str) -> None:
         self.page.get_by_role("button", name=name).click()
 
-    def upload(self, file: Path) -> None:
+    def upload(self, file: Path, taken: bool = True) -> None:
+        """Add a file to the question; wait until it is there, unless it will not be `taken`."""
         self.page.locator("#question input[type=file]").set_input_files(file)
+        if taken:
+            expect(self.page.locator("#question .thumbnail-image")).to_have_count(1)
 
     def ready(self) -> None:
         """Wait until both engines are."""
