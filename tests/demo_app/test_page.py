@@ -50,13 +50,16 @@ def test_upload_ask_draw_cancel_and_ask_about_the_drawing(browser: Browser, page
 
         person.unfold("Settings")
         person.page.get_by_label("number input for Steps").fill("50")
-        person.page.get_by_label("number input for Pictures").fill("4")
+        person.page.get_by_label("Size in pixels").fill("256x256")  # so that it takes a while
+        person.page.get_by_label("Size in pixels").press("Tab")
         person.button("Draw").click()
         expect(person.page.locator("#drawing-notice")).to_contain_text("/50 steps")
         person.button("Cancel").click()
         expect(person.drawing_notice).to_have_text("Cancelled. Earlier drawings are kept.")
         assert person.drawings.get_attribute("src") == first
 
+        person.page.get_by_label("Size in pixels").fill("64x64")
+        person.page.get_by_label("Size in pixels").press("Tab")
         person.page.get_by_label("number input for Steps").fill("2")
         person.page.get_by_label("number input for Pictures").fill("2")
         person.draw("a blue star on a grey background")
