@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,7 +20,12 @@ def embedded() -> tuple[object, object]:
     from demo_app.engines.embedded_chat import EmbeddedChat
     from demo_app.engines.embedded_drawing import EmbeddedDrawing
 
-    return EmbeddedChat(), EmbeddedDrawing()
+    engines = EmbeddedChat(), EmbeddedDrawing()
+    for engine in engines:
+        while (health := asyncio.run(engine.health())).state == "starting":
+            time.sleep(0.1)
+        assert health.state == "ready", health.problem
+    return engines
 
 
 @pytest.fixture(scope="session")

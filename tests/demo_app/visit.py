@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Locator, expect
 
-WAIT = 60_000  # milliseconds; machines that test are busy
+WAIT = 120_000  # milliseconds; machines that test are busy
 expect.set_options(timeout=WAIT)
 
 
