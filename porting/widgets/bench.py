@@ -26,6 +26,8 @@ from porting.result import Result, Status
 from porting.widgets.session import NotYet
 from porting.widgets.work import Progress, Stopped
 
+START = "or start JupyterLab under a Python that has them: make notebooks VLLM_PYTHON=PATH, or first make vllm"
+
 Told = Callable[[Question, Sequence[Result] | None], None]
 
 
@@ -36,6 +38,12 @@ class Port:
     before: Path
     after: Path
     release: str
+
+
+def vllm_to_run_models() -> str:
+    """The release of the vLLM of this kernel. Raises WrongEnvironment, with what to do in a notebook."""
+    surroundings.need_vllm("notebooks that run models", f"; {START}")
+    return surroundings.release(LEVELS)
 
 
 class Bench:
@@ -55,7 +63,7 @@ class Bench:
 
         Raises TrialError, WrongEnvironment.
         """
-        release = surroundings.release(LEVELS)
+        release = vllm_to_run_models()
         after = folder / models.resolve().name
         if not after.exists():
             Trial(models, release).write(folder)

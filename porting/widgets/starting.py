@@ -6,13 +6,11 @@ from html import escape
 
 from porting import surroundings
 from porting.device import attached as find_device
-from porting.levels import LEVELS
 from porting.widgets import markup
+from porting.widgets.bench import vllm_to_run_models
 from porting.widgets.kernel import Shown, say_what_to_run, step
 from porting.widgets.panel import Panel, html, show
 from porting.wrong_environment import WrongEnvironment
-
-_REMEDY = "start JupyterLab under a Python that has a vLLM: make notebooks VLLM_PYTHON=PATH, or first make vllm"
 
 
 class Attached(Panel):
@@ -27,7 +25,7 @@ class Attached(Panel):
     def _vllm(self) -> str:
         """Why notebooks that run models cannot; empty where they can."""
         try:
-            surroundings.release(LEVELS)
+            vllm_to_run_models()
         except WrongEnvironment as problem:
             return str(problem)
         return ""
@@ -38,7 +36,7 @@ class Attached(Panel):
             ("device", markup.varies(self._device())),
             ("versions", markup.varies(versions)),
             ("01_migrate_a_model", "can run: it reads files, and runs none of them"),
-            ("what runs models", escape(f"cannot run: {self.ready}. {_REMEDY}") if self.ready else "can run"),
+            ("what runs models", escape(f"cannot run: {self.ready}") if self.ready else "can run"),
         ]
         return markup.table("What there is", ("what", "here"), rows)
 

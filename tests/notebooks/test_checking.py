@@ -212,3 +212,12 @@ def test_a_level_that_is_not_is_said(bench: Bench):
     matrix = Matrix(bench, ["statics"], [])
     matrix.work.wait()
     assert matrix.work.said == "there is no level statics"
+
+
+def test_without_a_vllm_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("porting.surroundings.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(checking, "bench", Bench())
+    said = checking.take("models")
+    assert isinstance(said, Line)
+    assert said.text.startswith("torch is not installed, which notebooks that run models need: install vitport[cpu]")
+    assert said.text.endswith("make notebooks VLLM_PYTHON=PATH, or first make vllm")
