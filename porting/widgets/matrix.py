@@ -58,10 +58,10 @@ class Matrix(Panel):
         self.work.start(self._check, _PROBLEMS)
 
     def _check(self, progress: Progress) -> str:
-        self.report, self.answers = None, {}
+        self.report, self.answers, self.cells = None, {}, {}
+        self._grid.children = ()
         found, asked = self.bench.questions(*self.wanted)
         self._lay_out(found, asked)
-        progress(0, len(asked))
         done = 0
 
         def told(question: Question, results: Sequence[Result] | None) -> None:
@@ -71,6 +71,7 @@ class Matrix(Panel):
             self._fill(question, results)
 
         try:
+            progress(0, len(asked))
             self.report = self.bench.check(found, asked, told, self._options())
         except Stopped:
             raise Stopped(f"Stopped: {done} of {len(asked)} questions were answered. No process is left.") from None

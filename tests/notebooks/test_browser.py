@@ -59,7 +59,7 @@ def test_a_model_is_migrated_by_clicks(jupyter: Lab, browser: Browser, dark: boo
     opened.shoot("01-whole")
 
 
-def test_a_port_is_proved_live_and_can_be_stopped(jupyter: Lab, browser: Browser) -> None:
+def test_a_port_is_proved_live(jupyter: Lab, browser: Browser) -> None:
     opened = jupyter.open(browser, "02_check_on_your_device.ipynb")
     opened.run_all(wait=False)
     matrix = opened.cell("checking.matrix(")
@@ -76,8 +76,3 @@ def test_a_port_is_proved_live_and_can_be_stopped(jupyter: Lab, browser: Browser
     opened.shoot("02-cost", opened.cell("checking.cost("))
     expect(opened.cell("checking.results()").get_by_label("Text")).to_have_value(re.compile("## Test Result"))
     assert (jupyter.folder / "build" / "ported" / "orchard_vl_plugin.check.html").exists()
-
-    matrix.get_by_role("button", name="Check again").click()
-    expect(matrix.get_by_title(re.compile("vision static: (runs|pass)"))).to_be_visible(timeout=CELL_MS)
-    matrix.get_by_role("button", name="Stop").click()
-    expect(matrix).to_contain_text(re.compile(r"Stopped: \d+ of 14 questions were answered"), timeout=CELL_MS)
