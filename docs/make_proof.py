@@ -4,7 +4,7 @@
     python docs/make_proof.py --check    # exit 1 if the page is not what would be written
 
 The wheels of the releases are downloaded once into the cache of the tests; the vLLM that the ports are proved under is
-that of `make vllm`.
+that of `make vllm`, or for an older one that of `python -m porting.releases`, another 7 GB.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import libcst
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs.made_page import main  # noqa: E402
+from porting import releases  # noqa: E402
 from porting.levels import LEVELS  # noqa: E402
 from tests import wheels  # noqa: E402
 from tests.corpus.port import MODELS, run  # noqa: E402
@@ -86,7 +89,8 @@ def section(route: Route) -> Iterator[str]:
     for result in report["results"]:
         cells[result["model"], result["level"]].append(result)
     names = [model["name"] for model in report["models"]]
-    yield f"## From {route.source} to {route.target}: {route.which}\n"
+    under = f", under vLLM {route.under}" if route.under else ""
+    yield f"## From {route.source} to {route.target}: {route.which}{under}\n"
     yield f"| file | {' | '.join(PROVED)} |"
     yield "|---" * (len(PROVED) + 1) + "|"
     for name in names:
@@ -126,10 +130,13 @@ def proved(route: Route, scratch: Path) -> dict[str, Any]:
             if (models / f"{name}.py").is_file():
                 shutil.copy(models / f"{name}.py", folder)
     run([after], route.target)
-    ahead = wheels.import_path(route.under) if route.under else []
+    python, path = wheels.vllm_python(), [ROOT]
+    if route.under:
+        python, environment = releases.make(route.under)
+        path += [environment["PYTHONPATH"], Path(libcst.__file__).parents[1]]  # LibCST and the like, from here
     report = scratch / "report.json"
     command = [
-        wheels.vllm_python(),
+        python,
         "-m",
         "porting.check",
         after,
@@ -141,8 +148,8 @@ def proved(route: Route, scratch: Path) -> dict[str, Any]:
         report,
     ]
     command += ["--levels", ",".join(PROVED)]
-    path = os.pathsep.join(map(str, [ROOT, *ahead]))
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False)
+    where = {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    done = subprocess.run(command, env={**os.environ, **wheels.VLLM_ENVIRONMENT, **where}, check=False)
     if done.returncode not in (0, 1):
         raise wheels.Unavailable(f"the check of {route.source} ended with exit code {done.returncode}")
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8").replace(f"{scratch}/", ""))
