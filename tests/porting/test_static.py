@@ -129,7 +129,7 @@ WRONG = {
     "a method of vLLM's own that gathers": (
         "q, k, v = qkv.chunk(3, dim=-1)",
         "q, k, v = Qwen2VisionAttention.split_qkv(self, qkv)",
-        "Attention projects by QKVParallelLinear and splits by Qwen2VisionAttention.split_qkv",
+        "not ported, VA644 would still rewrite it: Attention splits by Qwen2VisionAttention.split_qkv",
     ),
     "its own method that gathers": (
         "        q, k, v = qkv.chunk(3, dim=-1)",
