@@ -84,6 +84,7 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
         """The answer to the question that is open, as it comes."""
         turn = visitor.open_turn
         if turn is None or turn.taken:
+            yield gr.skip(), gr.skip(), gr.skip(), gr.skip()  # of a generator that yields nothing, Gradio shows nothing
             return
         turn.taken = True
         asked = shown(visitor.turns, engine.turns, engine.pictures)

@@ -88,6 +88,7 @@ def test_what_is_no_picture_is_said_and_the_question_is_kept(browser: Browser, p
     with visit(browser, page) as person:
         person.upload(wrong)
         person.ask("What is it?")
+        person.page.wait_for_timeout(1000)  # what follows a question must not wipe out what was said of it
         expect(person.chat_notice).to_contain_text("wrong.png is no picture that can be read")
         expect(person.question).to_have_value("What is it?")
         expect(person.answers).to_have_count(0)
