@@ -92,7 +92,7 @@ def examine(paths: Sequence[Path], options: Options, progress: Progress | None =
 
         plans, notes = port_for_all(inputs, setting, options, frozen)
     else:
-        plans = {options.target: port(inputs, setting, options, frozen, progress)}
+        plans = {options.target: port(inputs, setting, options, frozen)}
     reports = [FileReport(str(error.path), error=str(error)) for error in found.errors]
     if not inputs and not reports:
         reports = [FileReport(str(path), error=f"{path}: no Python files here; check the path") for path in paths]
@@ -131,7 +131,6 @@ def port(
     setting: Setting,
     options: Options,
     frozen: dict[Path, Finding],
-    progress: Progress | None = None,
 ) -> Plan:
     """Plan and carry out until every change passes its check; `frozen` takes the files that do not, with the reason."""
     while True:
@@ -142,7 +141,9 @@ def port(
         if held := kept_guards_in_the_way(plan):
             frozen.update(held)
             continue
-        failed = carry_out(plan, inputs, options.jobs, progress) or _again(inputs, setting, options, frozenset(frozen))
+        failed = carry_out(plan, inputs, options.jobs, setting.progress) or _again(
+            inputs, setting, options, frozenset(frozen)
+        )
         if not failed:
             return plan
         frozen.update(failed)  # left exactly as they are; the others are planned anew without them
