@@ -149,6 +149,12 @@ class ParsedFile:
             return ast.unparse(node)
         return self.lines[node.lineno - 1].encode()[node.col_offset : node.end_col_offset].decode()
 
+    def operand(self, node: ast.expr) -> str:
+        """An expression as it is written, in parentheses where a method call behind it would bind to its end."""
+        text = self.written(node)
+        plain = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+        return text if plain else f"({text})"
+
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that holds the node (or the node itself)."""
         while not isinstance(node, ast.stmt):

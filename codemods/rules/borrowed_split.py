@@ -103,7 +103,7 @@ def _plan_call(run: Plan, file: FilePlan, cls: Class, call: ast.Call, split: Spl
     made = list(_projections(run, cls))
     gathers = f"{name} splits by {ast.unparse(call.func)}, which gathers since vLLM {split.gathers_from}"
     if made and all(map(_is_even, made)) and (tensor := _tensor(call)) is not None:
-        cut = f"part.unflatten(-1, (self.{split.heads}, -1)) for part in {_operand(file, tensor)}.chunk(3, dim=-1)"
+        cut = f"part.unflatten(-1, (self.{split.heads}, -1)) for part in {file.file.operand(tensor)}.chunk(3, dim=-1)"
         text = f"({cut})" if _is_unpacked(file, call) else f"tuple({cut})"
         file.rewrite(
             RULE,
@@ -178,11 +178,6 @@ def _is_unpacked(file: FilePlan, call: ast.Call) -> bool:
         and all(isinstance(target, (ast.Tuple, ast.List)) for target in statement.targets)
         and len(statement.targets) == 1
     )
-
-
-def _operand(file: FilePlan, node: ast.expr) -> str:
-    text = file.file.written(node)
-    return text if isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) else f"({text})"
 
 
 RULE = Rule(

@@ -173,9 +173,9 @@ class _Scope:
     def _in_place(self, node: ast.expr, layout: Layout) -> E.Edit:
         """`.contiguous()` behind the argument itself, or behind each item of a list."""
         if not layout.listed:
-            return E.ReplaceExpression(E.Ref.of(node), f"{_operand(self.file, node)}.contiguous()")
+            return E.ReplaceExpression(E.Ref.of(node), f"{self.file.operand(node)}.contiguous()")
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return E.ReplaceExpression(E.Ref.of(node.elt), f"{_operand(self.file, node.elt)}.contiguous()")
+            return E.ReplaceExpression(E.Ref.of(node.elt), f"{self.file.operand(node.elt)}.contiguous()")
         inner = node.args[0] if _is_list_call(node) else node  # type: ignore[attr-defined]
         return E.ReplaceExpression(E.Ref.of(node), f"[part.contiguous() for part in {self.file.written(inner)}]")
 
@@ -230,13 +230,6 @@ def _form(layout: Layout) -> str:
 
 def _is_list_call(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple")
-
-
-def _operand(file: ParsedFile, node: ast.expr) -> str:
-    """An expression as it is written, in parentheses where a method call behind it would bind to its end."""
-    text = file.written(node)
-    plain = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return text if plain else f"({text})"
 
 
 def plan(run: Plan) -> None:
