@@ -46,9 +46,8 @@ python -m porting.check_diffusion vllm_omni/ --before original/ --report check.h
 ```
 
 Its options are those of [vitport-check](checking.md) that have a meaning here, with `--ranks` (of 2, 3 and 4) and
-`--cases`; `--help` has them. Exit codes are the same. From Python, `porting.diffusion.run(path, ranks=(2,))` gives the
-results. The package is imported as it is, its own `__init__` left out, under the vLLM that is installed, which has to
-be one that it is for.
+`--cases`; `--help` has them. Exit codes are the same. The package is imported as it
+is, its own `__init__` left out, under the vLLM that is installed, which has to be one that it is for.
 
 What is the package's own: the layer, its ways to share, its splitting and padding of a picture, its groups and their
 calls. On a CPU, for which vllm-omni has no platform, the ranks are processes over gloo, and this stands in:

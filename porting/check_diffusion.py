@@ -22,7 +22,7 @@ from porting.arguments import names, positive
 from porting.commands import guarded, written_all
 from porting.diffusion.cases import CASES, DTYPES, ONE_RANK, WAYS
 from porting.diffusion.package import Package, package_of
-from porting.diffusion.run import IMPORT, LEVEL, PROMPT, RANKS, job
+from porting.diffusion.question import IMPORT, LEVEL, PROMPT, RANKS, job
 from porting.levels import Level
 from porting.processes.limits import GIB, Limits
 from porting.reports import FORMS
@@ -143,7 +143,7 @@ def _prove(arguments: argparse.Namespace, command: str, package: Package, before
 
         def asked(of: Package) -> Sequence[Result]:
             drawing = arguments.pipeline, arguments.prompt
-            wanted = job(of.root, ranks, (), arguments.cases, arguments.dtype, device.type, *drawing)
+            wanted = job(of.root, ranks, arguments.cases, arguments.dtype, device.type, *drawing)
             return _importable(of, runner.answer(LEVEL, wanted))
 
         results = asked(package)

@@ -7,8 +7,8 @@ from porting.diffusion.cases import CASES, DTYPES, WAYS
 from porting.diffusion.drawing import draw
 from porting.diffusion.judge import judge
 from porting.diffusion.package import NAME, enter, package_of, submodule
+from porting.diffusion.question import IMPORT
 from porting.diffusion.ranks import said
-from porting.diffusion.run import IMPORT
 from porting.diffusion.stand_in import stand_in
 from porting.job import Job
 from porting.result import Result, Status

@@ -14,7 +14,7 @@ from codemods.run import Options, migrate
 from porting import check_diffusion
 from porting.diffusion import CASES, WAYS, package_of
 from porting.diffusion.level import run as run_level
-from porting.diffusion.run import job
+from porting.diffusion.question import job
 from porting.forks import forked
 from porting.result import Result, Status
 from tests import wheels
