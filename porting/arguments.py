@@ -1,4 +1,4 @@
-"""The arguments of `vitport-check`."""
+"""The arguments of `vitport-check`, and those that other proofs have too."""
 
 from __future__ import annotations
 
@@ -48,12 +48,7 @@ def parser() -> Parser:
         default=(),
         help=f"of {', '.join(level.name for level in LEVELS)}; default: all",
     )
-    add(
-        "--device",
-        choices=("auto", "cpu", "cuda", "npu", "xpu", "mps"),
-        default="auto",
-        help="default: the one attached; ROCm is cuda",
-    )
+    add_device(add, "cpu", "cuda", "npu", "xpu", "mps")
     add(
         "--dtype",
         type=names(DTYPES),
@@ -78,31 +73,11 @@ def parser() -> Parser:
         default="local",
         help="where jobs run: here, or on the devices of a Ray cluster (RAY_ADDRESS); default: local",
     )
-    add(
-        "--timeout",
-        type=positive(float),
-        metavar="S",
-        default=Limits.seconds,
-        help="seconds for each job; default: %(default)g",
-    )
-    add(
-        "--memory",
-        type=positive(float),
-        metavar="GIB",
-        default=Limits.memory / GIB,
-        help="memory for each job; default: %(default)g",
-    )
+    add_limits(add, "job")
 
     telling = made.add_argument_group("reports")
     add = telling.add_argument
-    add(
-        "--report",
-        type=report_file(tuple(FORMS)),
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="also write the report as .html, .md or .json; may be repeated",
-    )
+    add_report(add)
     add(
         "--emit-tests",
         type=Path,
@@ -115,6 +90,31 @@ def parser() -> Parser:
         help="print the text of a pull request, as vLLM's template asks; the report goes to the error stream",
     )
     return made
+
+
+Add = Callable[..., argparse.Action]
+
+
+def add_device(add: Add, *types: str) -> None:
+    add("--device", choices=("auto", *types), default="auto", help="default: the one attached; ROCm is cuda")
+
+
+def add_limits(add: Add, what: str) -> None:
+    """How long each of what is asked may take, and how much memory."""
+    told = f"for each {what}; default: %(default)g"
+    add("--timeout", type=positive(float), metavar="S", default=Limits.seconds, help=f"seconds {told}")
+    add("--memory", type=positive(float), metavar="GIB", default=Limits.memory / GIB, help=f"memory {told}")
+
+
+def add_report(add: Add) -> None:
+    add(
+        "--report",
+        type=report_file(tuple(FORMS)),
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write the report as .html, .md or .json; may be repeated",
+    )
 
 
 def names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 
 from codemods import __version__
 from codemods.migrate import show
-from codemods.usage import BAD_USAGE, Parser, report_file
+from codemods.usage import BAD_USAGE, Parser
 from porting import surroundings
-from porting.arguments import names, positive
+from porting.arguments import add_device, add_limits, add_report, names
 from porting.commands import guarded, written_all
 from porting.diffusion.cases import CASES, DTYPES, ONE_RANK, WAYS
 from porting.diffusion.package import Package, package_of
 from porting.diffusion.question import IMPORT, LEVEL, PROMPT, RANKS, job
 from porting.levels import Level
 from porting.processes.limits import GIB, Limits
-from porting.reports import FORMS
 from porting.wrong_environment import WrongEnvironment
 
 if TYPE_CHECKING:
@@ -70,34 +69,9 @@ def parser() -> Parser:
     add("--dtype", type=names(DTYPES), metavar="NAMES", default=(), help=f"of {', '.join(DTYPES)}; default: both")
     add("--pipeline", type=Path, metavar="DIR", help="also draw, with a Qwen-Image pipeline as diffusers saves one")
     add("--prompt", default=PROMPT, help="what to draw; default: %(default)s")
-    add(
-        "--device",
-        choices=("auto", "cpu", "cuda", "npu", "xpu"),
-        default="auto",
-        help="default: the one attached; ROCm is cuda",
-    )
-    add(
-        "--timeout",
-        type=positive(float),
-        metavar="S",
-        default=Limits.seconds,
-        help="seconds for each package; default: %(default)g",
-    )
-    add(
-        "--memory",
-        type=positive(float),
-        metavar="GIB",
-        default=Limits.memory / GIB,
-        help="memory for each package; default: %(default)g",
-    )
-    add(
-        "--report",
-        type=report_file(tuple(FORMS)),
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="also write the report as .html, .md or .json; may be repeated",
-    )
+    add_device(add, "cpu", "cuda", "npu", "xpu")
+    add_limits(add, "package")
+    add_report(add)
     return made
 
 
