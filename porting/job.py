@@ -19,7 +19,7 @@ class Job:
     `porting.towers` does not know. `device` is a torch device type, `dtype` a torch dtype's name, `backend` one of
     "native" (what the device takes by itself), "flash", "triton" and "npu"; both are empty for a level that computes
     nothing. `only` are names of what a level with parts of its own is asked for. `pipeline` is a folder of a
-    text-to-image pipeline that is to draw `prompt`.
+    text-to-image pipeline to draw with, `prompt` what, where the level has no picture of its own.
     """
 
     path: Path

@@ -26,7 +26,7 @@ BATCH, TOKENS, HEADS, HEAD_DIM = 2, 8, 4, 16  # a slice of a later dimension is 
 
 
 def run(job: Job) -> list[Result]:
-    """A result for each trial. `job.config` is the `model_index.json` of a pipeline to draw with, if there is one."""
+    """A result for each trial; pictures are drawn where there is a pipeline to draw with."""
     try:
         cls = getattr(load(job.path), CLASS, None)
     except ModelFileError as error:
@@ -34,9 +34,9 @@ def run(job: Job) -> list[Result]:
     if cls is None:
         return [job.result(Status.NOT_RUN, f"{job.path.name} has no class {CLASS}: give a file that has one")]
     results = [_as_npu(job, cls), _strict(job, cls), _against_one(job, cls)]
-    if job.config and all(result.status is Status.PASSED for result in results):
-        results.append(_pictures(job, cls, job.config.parent))
-    elif job.config:
+    if job.pipeline and all(result.status is Status.PASSED for result in results):
+        results.append(_pictures(job, cls, job.pipeline))
+    elif job.pipeline:
         results.append(job.result(Status.NOT_RUN, "none is drawn while a trial above fails", backend="pictures"))
     return results
 
@@ -101,13 +101,20 @@ def _whole() -> tuple[torch.Tensor, ...]:
 
 def _pictures(job: Job, cls: type[nn.Module], folder: Path) -> Result:
     """One picture by one rank with the pipeline's own attention, and by two that share the attention of the file."""
+
+    def share(rank: int, rendezvous: Path) -> Any:
+        try:
+            return drawn(folder, cls, rank, RANKS, rendezvous)
+        except NotShared as reason:  # of the pipeline, not of the attention: no failure of the rank
+            return reason
+
     try:
         ((alone, _),) = forked_ranks(lambda rank, _: drawn(folder, None, rank, 1, None), 1, SECONDS)
-        shared = forked_ranks(lambda rank, place: drawn(folder, cls, rank, RANKS, place), RANKS, SECONDS)
-    except NotShared as reason:
-        return job.result(Status.NOT_RUN, str(reason), backend="pictures")
+        shared = forked_ranks(share, RANKS, SECONDS)
     except ForkFailed as failure:
         return job.result(Status.FAILED, str(failure), backend="pictures")
+    if isinstance(shared[0], NotShared):
+        return job.result(Status.NOT_RUN, str(shared[0]), backend="pictures")
     apart = max(float((picture - alone).abs().max()) for picture, _ in shared)
     same = apart < 1 / 255
     calls = sum(shared[0][1].values())

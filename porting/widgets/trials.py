@@ -44,9 +44,9 @@ class Trials(Panel):
 
     def _try(self, progress: Progress) -> str:
         self.results = {}
-        config = self.pipeline and (self.pipeline / "model_index.json").resolve()
+        pipeline = self.pipeline and self.pipeline.resolve()
         for number, (side, path) in enumerate((("before", self.port.before), ("after", self.port.after))):
-            job = Job(path.resolve(), SHARED.name, config=config, dtype="", backend="")
+            job = Job(path.resolve(), SHARED.name, pipeline=pipeline, dtype="", backend="")
             self.results[side] = self.bench.answer(SHARED, job, lambda *_, done=number: progress(done, 2))
             show(self._shown, self._table())
         return ", ".join(f"{side}: {_count(results)}" for side, results in self.results.items())
