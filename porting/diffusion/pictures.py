@@ -17,16 +17,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from porting import host
+from porting import host, text_to_image
 from porting.diffusion.cases import Way
 from porting.diffusion.package import configured, submodule
 from porting.diffusion.ranks import groups
 from porting.reference import strict_collectives
 
 STEPS = 12  # cache-dit as vllm-omni sets it up warms up for four
-SIZE = 64
 GUIDANCE = 2.5
-SEED = 7
 
 TRANSFORMER = "diffusion.models.qwen_image.qwen_image_transformer"
 
@@ -43,7 +41,7 @@ class Drawn:
 def by_diffusers(folder: Path, prompt: str) -> Drawn:
     """The picture with the transformer of diffusers: what right is for the package's."""
     torch.set_grad_enabled(False)
-    return Drawn(_picture(_pipeline(folder), prompt))
+    return Drawn(text_to_image.draw(text_to_image.load(folder), prompt, STEPS, GUIDANCE))
 
 
 def by_package(folder: Path, prompt: str, way: Way, cached: bool, device: str, rank: int, rendezvous: Path) -> Drawn:
@@ -53,37 +51,15 @@ def by_package(folder: Path, prompt: str, way: Way, cached: bool, device: str, r
     parallel = data.DiffusionParallelConfig(ulysses_degree=way.ulysses, ring_degree=way.ring)
     config = data.OmniDiffusionConfig(model=str(folder), dtype=torch.float32, parallel_config=parallel)
     with groups(way, device, rank, rendezvous), configured(config):
-        pipeline = _pipeline(folder)
+        pipeline = text_to_image.load(folder)
         transformer = _transformer(pipeline.transformer, config)
         if way.ranks > 1:
             _share(transformer, way)
         with _cache(transformer) if cached else nullcontext(lambda: 0) as reused:
             pipeline.register_modules(transformer=_Like(transformer, pipeline.transformer.config))
             with strict_collectives() as seen:
-                picture = _picture(pipeline, prompt)
+                picture = text_to_image.draw(pipeline, prompt, STEPS, GUIDANCE)
             return Drawn(picture, seen.counts(), reused())
-
-
-def _pipeline(folder: Path) -> Any:
-    from diffusers import QwenImagePipeline
-
-    pipeline = QwenImagePipeline.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True)
-    pipeline.set_progress_bar_config(disable=True)
-    return pipeline
-
-
-def _picture(pipeline: Any, prompt: str) -> torch.Tensor:
-    drawn = pipeline(
-        prompt,
-        negative_prompt=" ",
-        true_cfg_scale=GUIDANCE,
-        height=SIZE,
-        width=SIZE,
-        num_inference_steps=STEPS,
-        generator=torch.Generator().manual_seed(SEED),
-        output_type="pt",
-    )
-    return drawn.images[0].permute(1, 2, 0).float().cpu()
 
 
 def _transformer(original: nn.Module, config: object) -> nn.Module:
