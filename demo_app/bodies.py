@@ -13,12 +13,17 @@ MOST_TOKENS = 1024
 NOTHING = " "  # guidance leads away from a negative prompt, and without one servers leave it out
 
 
-def chat(model: str, messages: Sequence[Message], link: Callable[[Picture], str] = lambda p: p.url) -> dict[str, Any]:
-    """For `/v1/chat/completions`, greedy and streamed; `link` is what stands for a picture."""
+def chat(
+    model: str,
+    messages: Sequence[Message],
+    tokens: int = MOST_TOKENS,
+    link: Callable[[Picture], str] = lambda picture: picture.url,
+) -> dict[str, Any]:
+    """For `/v1/chat/completions`, greedy and streamed, at most so many `tokens`; `link` stands for a picture."""
     return {
         "model": model,
         "messages": [{"role": message.role, "content": _content(message, link)} for message in messages],
-        "max_tokens": MOST_TOKENS,
+        "max_tokens": tokens,
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demo_app.commands import chat_command
+from demo_app.curl import chat_command
 from demo_app.engines.embedded import Embedded
 from demo_app.engines.interface import Message, Piece
 from demo_app.small_models import CHAT

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_app.bodies import NOTHING
-from demo_app.commands import drawing_command
+from demo_app.curl import drawing_command
 from demo_app.engines.embedded import Embedded
 from demo_app.engines.interface import Drawn, Range, Step, Wish
 from demo_app.pictures import encode

@@ -29,6 +29,7 @@ class Server:
         self.side, self.option, self.key, self.patience = side, option, key, patience
         self.url = address(url)
         self.where = f"the {side} server at {self.url}"
+        self.length = 0  # of a conversation in tokens, as vLLM lists it with its model; 0 where that is not said
         self._health = Health("starting")
         self._asked = 0.0
 
@@ -52,8 +53,10 @@ class Server:
             response = await client.get(f"{self.url}/{bodies.MODELS}")
             await self._accepted(response)
             try:
-                return str(response.json()["data"][0]["id"])
-            except (ValueError, LookupError, TypeError):
+                listed = response.json()["data"][0]
+                self.length = int(listed.get("max_model_len") or 0)
+                return str(listed["id"])
+            except (ValueError, LookupError, TypeError, AttributeError):
                 raise self.error(
                     "lists no model at /v1/models", f"is it the address of such a server? ({self.option})"
                 ) from None
@@ -101,7 +104,10 @@ class Server:
                 "it may be busy: try again, or give it longer (--patience)",
             ) from None
         except (httpx.TransportError, httpx.StreamError):
-            raise self.error("broke off in the middle", "look into its log, and try again when it is back") from None
+            raise self.broke_off() from None
+
+    def broke_off(self) -> EngineError:
+        return self.error("broke off in the middle", "look into its log, and try again when it is back")
 
     def error(self, what: str, remedy: str) -> EngineError:
         return EngineError(f"The {self.side} server at {self.url} {what}: {remedy}.")

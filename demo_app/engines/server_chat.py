@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 
 from demo_app import bodies
-from demo_app.commands import chat_command
+from demo_app.curl import chat_command
 from demo_app.engines.interface import Message, Piece
 from demo_app.engines.server import Server
 
@@ -20,7 +20,7 @@ class ServerChat(Server):
         super().__init__("chat", url, "--vl-url", KEY, patience)
 
     async def answer(self, messages: Sequence[Message]) -> AsyncGenerator[Piece, None]:
-        body = bodies.chat(await self.model(), messages)
+        body = bodies.chat(await self.model(), messages, self._tokens())
         tokens = 0
         async with self.post(bodies.CHAT, body) as response:
             async for line in response.aiter_lines():
@@ -33,7 +33,11 @@ class ServerChat(Server):
                 tokens = total or tokens + bool(text)  # servers send mostly one token at a time, and count at the end
                 if text or total:
                     yield Piece(text, tokens)
-            raise self.error("broke off in the middle", "look into its log, and try again when it is back")
+            raise self.broke_off()
+
+    def _tokens(self) -> int:
+        """The most to ask for: what was said already needs room too, and vLLM refuses more than it has."""
+        return min(bodies.MOST_TOKENS, self.length // 2 or bodies.MOST_TOKENS)
 
     def _read(self, data: str) -> tuple[str, int]:
         """The text of a chunk, and all tokens of the answer where it says so. Raises EngineError."""
@@ -49,4 +53,4 @@ class ServerChat(Server):
             raise self.error("sends something that is no answer", "is it an OpenAI-compatible server?") from None
 
     def command(self, messages: Sequence[Message]) -> str:
-        return chat_command(self.url, self._health.model, messages, self.key_name)
+        return chat_command(self.url, self._health.model, messages, self.key_name, self._tokens())

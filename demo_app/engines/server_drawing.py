@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 
 from demo_app import bodies
-from demo_app.commands import drawing_command
+from demo_app.curl import drawing_command
 from demo_app.engines.interface import Drawn, Range, Step, Wish
 from demo_app.engines.server import LARGEST, Server
 from demo_app.pictures import BadPicture, decode

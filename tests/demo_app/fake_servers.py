@@ -45,10 +45,16 @@ class Exchange:
 
 
 class FakeServer:
-    """`bodies` are those of all requests but for /v1/models; `gone` is set when a client has left before the end."""
+    """`bodies` are those of all requests but for /v1/models; `gone` is set when a client has left before the end.
 
-    def __init__(self, respond: Respond, models: list[str] | None = None, port: int = 0) -> None:
+    `listed` is what it says of each of its models beside the name.
+    """
+
+    def __init__(
+        self, respond: Respond, models: list[str] | None = None, port: int = 0, listed: dict[str, Any] | None = None
+    ) -> None:
         self.respond, self.models = respond, ["fake-model"] if models is None else models
+        self.listed = listed or {}
         self.bodies: list[Any] = []
         self.gone = threading.Event()
         self.listening = socket.socket()
@@ -66,7 +72,7 @@ class FakeServer:
             body = json.loads(await reader.readexactly(length)) if length else None
             exchange = Exchange(head.split()[1], body, writer)
             if exchange.path == "/v1/models" and self.models:
-                await exchange.json(200, {"data": [{"id": name} for name in self.models]})
+                await exchange.json(200, {"data": [{"id": name, **self.listed} for name in self.models]})
             else:
                 self.bodies.append(body)
                 leaving = asyncio.ensure_future(reader.read())

@@ -42,6 +42,15 @@ def said(server_url: str, patience: float = 5) -> tuple[str, str]:
 # -- all is well -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("listed", "most"), [({}, 1024), ({"max_model_len": 256}, 128), ({"max_model_len": 32768}, 1024)]
+)
+def test_no_longer_answer_is_asked_for_than_the_model_has_room_for(listed: dict[str, int], most: int) -> None:
+    with running(answers, listed=listed) as server:
+        said(server.url)
+    assert [body["max_tokens"] for body in server.bodies] == [most]
+
+
 def test_an_answer_comes_in_pieces_with_its_tokens() -> None:
     with running(answers) as server:
         pieces, problem = collected(ServerChat(server.url, 5).answer(ASKED))

@@ -18,7 +18,9 @@ import base64, json, sys
 sys.stdout.buffer.write(base64.b64decode(json.load(sys.stdin)["data"][0]["b64_json"]))"""
 
 
-def chat_command(url: str, model: str, messages: Sequence[Message], key: str = "") -> str:
+def chat_command(
+    url: str, model: str, messages: Sequence[Message], key: str = "", tokens: int = bodies.MOST_TOKENS
+) -> str:
     """`key` is the name of the variable that holds one. Pictures are read from files picture1.png, ... beside it."""
     files: dict[str, str] = {}
 
@@ -27,7 +29,7 @@ def chat_command(url: str, model: str, messages: Sequence[Message], key: str = "
         files[mark] = f"data:image/{picture.kind};base64,'\"$(base64 -w0 {name})\"'"
         return mark
 
-    body = bodies.chat(model, messages, link)
+    body = bodies.chat(model, messages, tokens, link)
     return _curl(f"{url}/{bodies.CHAT}", body, key, files)
 
 
