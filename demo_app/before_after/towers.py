@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import torch
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from codemods.trial import Trial
 from demo_app.before_after import PLUGIN
 from porting import host
 from porting.model_file import load
@@ -52,12 +50,10 @@ def both(folder: Path, config: Any, weights: dict[str, torch.Tensor]) -> tuple[V
 
 
 def _ported(folder: Path) -> Path:
-    copy = shutil.copytree(PLUGIN, folder / PLUGIN.name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "codemods.migrate", str(copy), "--target", installed_release(), "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the example plugin is not ported: {(done.stderr or done.stdout).strip()[-300:]}")
-    return copy
+    trial = Trial(PLUGIN, installed_release())
+    if left := [finding for file in trial.seen.files for finding in file.findings]:
+        raise RuntimeError(f"the example plugin is not ported: {left[0].message}")
+    return trial.write(folder).place
 
 
 def _built(cls: Callable[..., nn.Module], config: Any, weights: dict[str, torch.Tensor]) -> nn.Module:
