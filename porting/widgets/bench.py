@@ -33,11 +33,14 @@ Told = Callable[[Question, Sequence[Result] | None], None]
 
 @dataclass(frozen=True)
 class Port:
-    """A port and what it was made of."""
+    """A port, what it was made of, and the vLLM that runs it."""
 
     before: Path
     after: Path
     release: str
+
+    def __str__(self) -> str:
+        return f"{self.before} and its port, {self.after}: what follows is run under vLLM {self.release}"
 
 
 def vllm_to_run_models() -> str:

@@ -83,7 +83,10 @@ class Chat(Panel):
                 return self.work.say(
                     f"{file['name']} is larger than {_LARGEST >> 20} MiB; give a smaller one", bad=True
                 )
-            self.picture = data_address(bytes(file["content"]), file["type"])
+            try:
+                self.picture = data_address(bytes(file["content"]), file["type"])
+            except ValueError as problem:
+                return self.work.say(str(problem), bad=True)
             show(self._shown, self._conversation())
 
     def _ask(self, progress: Progress) -> str:

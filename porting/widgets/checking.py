@@ -31,8 +31,7 @@ bench = Bench()
 @step
 def take(models: str, folder: str = PORTED) -> Shown:
     """The port of models to the installed vLLM: the copy that was written below `folder`, made now if there is none."""
-    port = bench.take(Path(models), Path(folder))
-    return Line(f"{port.before}, ported for vLLM {port.release}: {port.after}", bad=False)
+    return Line(str(bench.take(Path(models), Path(folder))), bad=False)
 
 
 @step

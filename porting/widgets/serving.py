@@ -20,6 +20,7 @@ from porting.widgets.chat import Chat, Demo, Serve
 from porting.widgets.kernel import Shown, say_what_to_run, shown_while, step
 from porting.widgets.panel import Line
 from porting.widgets.served import Served
+from porting.widgets.session import NotYet
 
 PORTED = "build/ported"
 
@@ -30,8 +31,7 @@ served = Served()
 @step
 def take(models: str, folder: str = PORTED) -> Shown:
     """The port of a plugin to the installed vLLM: the copy that was written below `folder`, or a new one."""
-    port = bench.take(Path(models), Path(folder))
-    return Line(f"{port.before}, ported for vLLM {port.release}: {port.after}", bad=False)
+    return Line(str(bench.take(Path(models), Path(folder))), bad=False)
 
 
 @step
@@ -46,6 +46,8 @@ def serve(checkpoint: str, architecture: str, dtype: str = "float32") -> Shown:
 def chat(question: str, picture: str = "") -> Shown:
     """Ask about a picture, a file; without one, about a red circle."""
     _ = served.server
+    if picture and not Path(picture).is_file():
+        raise NotYet(f"{picture}: no such file; give the path of a picture, or none")
     panel = Chat(served, picture, question)
     shown_while(panel, panel.work.wait)
     return None

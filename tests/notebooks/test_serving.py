@@ -115,6 +115,20 @@ def test_another_picture_is_taken_and_a_file_that_is_too_large_is_not(bench: Ben
     served.end()
 
 
+def test_what_is_no_picture_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    served, panel = started(bench)
+    panel.work.wait()
+    chat = Chat(served, "", "What is it?")
+    chat.work.wait()
+    chat._take({"new": [{"name": "a.txt", "size": 3, "type": "text/plain", "content": b"abc"}]})
+    assert chat.work.said == "text/plain is no picture; give a PNG or a JPEG"
+    assert chat.picture == red_circle()
+    monkeypatch.setattr(serving, "served", served)
+    monkeypatch.setattr("porting.widgets.kernel.go_to_the_top", lambda: None)
+    assert str(serving.chat("What?", "missing.png")) == "missing.png: no such file; give the path of a picture, or none"
+    served.end()
+
+
 def test_a_server_that_dies_is_said(bench: Bench, way: list[str]):
     way[0] = "die"
     served, panel = started(bench)
