@@ -109,11 +109,17 @@ def test_a_cell_leads_to_its_numbers(bench: Bench):
     assert "difference" in matrix._numbers.value
 
 
-def test_stop_ends_what_runs_and_says_how_far_it_came(bench: Bench):
+def stuck(bench: Bench) -> tuple[Runner, Matrix]:
+    """A check that has come to a level, and goes no further until its runner is left."""
     runner = Runner(stuck="load")
     bench._runner = runner  # type: ignore[assignment]
     matrix = Matrix(bench, LEVELS, ["float32"])
     runner.reached.wait()
+    return runner, matrix
+
+
+def test_stop_ends_what_runs_and_says_how_far_it_came(bench: Bench):
+    runner, matrix = stuck(bench)
     matrix.work.stop.click()
     matrix.work.wait()
     assert runner.left.is_set()
@@ -122,10 +128,7 @@ def test_stop_ends_what_runs_and_says_how_far_it_came(bench: Bench):
 
 
 def test_an_interrupt_of_the_kernel_is_a_stop(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    runner = Runner(stuck="load")
-    bench._runner = runner  # type: ignore[assignment]
-    matrix = Matrix(bench, LEVELS, ["float32"])
-    runner.reached.wait()
+    runner, matrix = stuck(bench)
     thread = matrix.work._thread
     assert thread is not None
     join, interrupts = thread.join, iter([KeyboardInterrupt])
@@ -142,10 +145,7 @@ def test_an_interrupt_of_the_kernel_is_a_stop(bench: Bench, monkeypatch: pytest.
 
 
 def test_after_a_stop_it_can_be_asked_again(bench: Bench):
-    runner = Runner(stuck="load")
-    bench._runner = runner  # type: ignore[assignment]
-    matrix = Matrix(bench, LEVELS, ["float32"])
-    runner.reached.wait()
+    _, matrix = stuck(bench)
     matrix.work.stop.click()
     matrix.work.wait()
     bench._runner = Runner()  # type: ignore[assignment]

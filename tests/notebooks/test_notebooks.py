@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sys
 from pathlib import Path
 
 import nbformat
@@ -14,10 +13,11 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from codemods.rules import multi_head_attention
+from docs import make_notebooks
+from docs.make_notebooks import FOLDER, NOTEBOOKS
+
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "docs"))
-import make_notebooks  # noqa: E402
-from make_notebooks import FOLDER, NOTEBOOKS  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -81,19 +81,8 @@ def test_what_varies_is_named_in_its_place() -> None:
 
 # -- other parameters ------------------------------------------------------------------------------------------------
 
-POOLING = """\
-from torch import nn
-from vllm.attention.layer import MultiHeadAttention
-
-
-class Pooling(nn.Module):
-    def __init__(self, heads: int, head_dim: int) -> None:
-        super().__init__()
-        self.attn = MultiHeadAttention(heads, head_dim, head_dim**-0.5)
-
-    def forward(self, latents, patches):
-        return self.attn(latents, patches, patches)
-"""
+# A file of which a part is refused.
+POOLING = next(example.before for example in multi_head_attention.RULE.examples if example.refused)
 
 
 def test_another_model_for_another_target_is_migrated(checkout: Path) -> None:
