@@ -1,4 +1,4 @@
-# Four commands for a bare machine that has Python 3.10 or newer and make:
+# For a bare machine that has Python 3.10 or newer and make:
 #   make migrate                 port a copy of the example plugin (MODELS=path for your own, TARGET=0.32 for one vLLM)
 #   make check                   the same, and prove the port under a real vLLM (VLLM_PYTHON=its python; else one is made, about 6 GB)
 #   make notebooks               guided walks in JupyterLab (VLLM_PYTHON=a python with a vLLM and JupyterLab, for those that run models)

@@ -218,7 +218,10 @@ if __name__ == "__main__":
     try:
         if sys.argv[1:] == ["--made"]:
             made = environment_path("0.32.0")
-            sys.exit(print(made / "bin" / "python") if (made / "complete").exists() else 1)
-        print(build_environment("0.32.0"))
+            if not (made / "complete").exists():
+                sys.exit(1)
+            print(made / "bin" / "python")
+        else:
+            print(build_environment("0.32.0"))
     except Unavailable as reason:
         sys.exit(f"make vllm: {reason}")
