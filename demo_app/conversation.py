@@ -36,11 +36,15 @@ class Drawing:
 
 
 class Visitor:
-    """The conversation and the drawings, newest last. No dataclass: Gradio would show its fields to the browser."""
+    """The conversation and the drawings, newest last; `wish` is what is being drawn.
+
+    No dataclass: Gradio would show its fields to the browser.
+    """
 
     def __init__(self) -> None:
         self.turns: list[Turn] = []
         self.drawings: list[Drawing] = []
+        self.wish: Wish | None = None
 
     @property
     def open_turn(self) -> Turn | None:
@@ -49,6 +53,11 @@ class Visitor:
 
     def ask(self, question: str, pictures: Sequence[Picture]) -> None:
         self.turns = [*self.turns[1 - MOST_TURNS :], Turn(question, tuple(pictures))]
+
+    def stop(self) -> None:
+        """Whoever is at the answer ends at its next word."""
+        if self.turns:
+            self.turns[-1].open = False
 
     def keep(self, drawings: Sequence[Drawing]) -> None:
         self.drawings = [*self.drawings, *drawings][-MOST_DRAWINGS:]

@@ -15,7 +15,7 @@ from demo_app import pictures
 from demo_app.before_after.client import Compared, Worker, missing
 from demo_app.engines.interface import EngineError, with_ticks
 from demo_app.page import chat, examples
-from demo_app.page.notice import notice
+from demo_app.page.notice import LATE, notice
 from demo_app.pictures import Picture
 from porting.reports.heat_map import draw
 
@@ -56,26 +56,21 @@ def show() -> None:
             ported = gr.Textbox(label="With the ported tower", interactive=False)
             numbers = gr.HTML(container=False, padding=False, elem_id="apart")
 
-    async def ask(
-        picture: str | None,
-        question: str,
-        broken: bool,
-        progress: Any = gr.Progress(),  # noqa: B008  Gradio looks for it here
-    ) -> AsyncGenerator[tuple[Any, ...], None]:
+    async def ask(picture: str | None, question: str, broken: bool) -> AsyncGenerator[tuple[Any, ...], None]:
         """One question through both towers."""
         nothing = (gr.skip(),) * 3
         if not picture or not (question or "").strip():
             yield notice("Give a picture and a question."), *nothing
             return
-        begun, what = time.perf_counter(), "vLLM starts, which takes a minute"
+        begun = time.perf_counter()
         try:
             seen = pictures.read(Path(picture))
             async with aclosing(with_ticks(worker.ask(seen, question.strip(), broken))) as steps:
                 async for step in steps:
                     if isinstance(step, Compared):
                         yield "", step.original, step.ported, apart(step, seen)
-                    elif time.perf_counter() - begun > 1:
-                        progress(None, desc=what)
+                    elif (seconds := time.perf_counter() - begun) > LATE:
+                        yield notice(f"vLLM starts, which takes a minute: {seconds:.0f} s so far."), *nothing
         except (pictures.BadPicture, EngineError) as problem:
             yield notice(str(problem), bad=True), *nothing
 

@@ -15,13 +15,12 @@ from demo_app import pictures
 from demo_app.conversation import Turn, Visitor, shown
 from demo_app.engines.interface import ChatEngine, EngineError, with_ticks
 from demo_app.page import examples, files
-from demo_app.page.notice import notice
+from demo_app.page.notice import LATE, notice
 from demo_app.page.status import Strip
 
 LONGEST = 4000  # characters of a question
 DESCRIBE = "Describe the picture."
 OFTEN = 0.05  # seconds between two pieces that are shown
-LATE = 3.0  # seconds after which waiting is mentioned
 NOTHING_TO_SAY = "The conversation is empty. Add a picture of coloured shapes, and ask what is on it."
 
 
@@ -93,6 +92,9 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
         try:
             async with aclosing(with_ticks(engine.answer(asked))) as pieces:
                 async for piece in pieces:
+                    if not turn.open:  # a browser's own cancelling gets lost where the next event is just being sent
+                        yield gr.skip(), gr.skip(), gr.skip(), gr.skip()
+                        return
                     now = time.perf_counter()
                     if piece is None:
                         late = now - begun if not turn.answer else 0
@@ -122,13 +124,13 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
         return messages(visitor), ""
 
     def stopped(visitor: Visitor) -> tuple[Any, Any]:
-        turn = visitor.open_turn or (visitor.turns[-1] if visitor.turns else None)
-        if turn is None:
+        if not visitor.turns:
             return gr.skip(), gr.skip()
-        turn.open = False
+        visitor.stop()
         return messages(visitor), notice("Stopped. What was said is kept.")
 
     def forget(visitor: Visitor) -> tuple[list[Any], str, str]:
+        visitor.stop()
         visitor.turns = []
         return [], "", ""
 

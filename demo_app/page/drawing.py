@@ -14,7 +14,7 @@ import gradio as gr
 from demo_app.conversation import Drawing, Visitor
 from demo_app.engines.interface import DrawingEngine, Drawn, EngineError, Range, Step, Wish, with_ticks
 from demo_app.page import chat, examples, files
-from demo_app.page.notice import notice
+from demo_app.page.notice import LATE, notice
 from demo_app.page.status import Strip
 
 LONGEST = 1000  # characters of a prompt
@@ -99,12 +99,17 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
         except BadWish as problem:
             yield notice(str(problem), bad=True), *nothing
             return
-        begun = time.perf_counter()
+        visitor.wish = wish
+        begun, seen = time.perf_counter(), False
         try:
             async with aclosing(with_ticks(engine.draw(wish))) as items:
                 async for item in items:
+                    if visitor.wish is not wish:  # cancelled: see the chat's answer
+                        yield gr.skip(), *nothing
+                        return
                     seconds = time.perf_counter() - begun
                     if isinstance(item, Step):
+                        seen = True
                         progress((item.done, item.of), desc="Drawing", unit="steps")
                     elif isinstance(item, Drawn):
                         drawn = [
@@ -122,12 +127,13 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
                             await strip.html(),
                             engine.command(wish),
                         )
-                    else:
-                        progress(None, desc=f"Drawing for {seconds:.0f} s")
+                    elif not seen and seconds > LATE:
+                        yield notice(f"Waiting for {engine.where} for {seconds:.0f} s."), *nothing
         except EngineError as problem:
             yield notice(f"{problem} Earlier drawings are kept.", bad=True), *nothing[2:], await strip.html(), gr.skip()
 
-    def cancelled() -> str:
+    def cancelled(visitor: Visitor) -> str:
+        visitor.wish = None
         return notice("Cancelled. Earlier drawings are kept.")
 
     def again(visitor: Visitor, event: gr.SelectData) -> tuple[Any, ...]:
@@ -167,7 +173,7 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
         api_name="draw",
     )
     quiet = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    cancel.click(cancelled, None, said, cancels=drawing, **quiet)
+    cancel.click(cancelled, visitor, said, cancels=drawing, **quiet)
     result.select(which, None, chosen, **quiet)
     history.select(again, visitor, [said, result, current, *form[:-1]], **quiet)
     about.click(hand_over, [current, chosen], [talk.box, said], **quiet).then(None, js=FOCUS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+LATE = 3.0  # seconds after which waiting is mentioned
+
 
 def notice(text: str, bad: bool = False) -> str:
     if not text:

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from demo_app.engines.server_chat import ServerChat
+from demo_app.engines.server_drawing import ServerDrawing
 from demo_app.page.examples import STAR
 from demo_app.training.shapes import draw
 from tests.browser import chromium
@@ -17,6 +18,7 @@ from tests.demo_app.conftest import served
 from tests.demo_app.fake_servers import Exchange, FakeServer, running
 from tests.demo_app.visit import Visit, visit
 
+SOON = 60  # seconds; machines that test are busy
 PHONE = {"viewport": {"width": 375, "height": 800}, "has_touch": True, "is_mobile": True}
 
 
@@ -220,7 +222,7 @@ def test_stop_keeps_what_was_said_and_tells_the_server(
         expect(person.chat_notice).to_contain_text("wait for it, or press Stop")
         person.button("Stop").click()
         expect(person.chat_notice).to_have_text("Stopped. What was said is kept.")
-        assert slow_server.gone.wait(5)
+        assert slow_server.gone.wait(SOON)
         assert len(slow_server.bodies) == 1
         expect(person.answers.last).to_contain_text("1 2 3")
         person.ask("three")
@@ -229,6 +231,32 @@ def test_stop_keeps_what_was_said_and_tells_the_server(
         said = [message["content"] for message in slow_server.bodies[-1]["messages"]]
         assert said[0] == "count" and said[1].startswith("1 2 3") and said[2] == "three"
         person.nothing_odd()
+
+
+def test_stop_and_cancel_end_the_work_even_when_the_browser_cannot_cancel_it(browser: Browser) -> None:
+    """Where an event is just being sent, its cancelling has no number to name, and Gradio refuses it."""
+
+    async def silent(exchange: Exchange) -> None:
+        await asyncio.sleep(3600)
+
+    with running(slow) as chat, running(silent) as drawing:
+        engines = ServerChat(chat.url, 60), ServerDrawing(drawing.url, 60)
+        with served(*engines) as address, visit(browser, address) as person:
+            person.page.route("**/cancel", lambda route: route.fulfill(status=422, json={}))
+            person.ask("count")
+            expect(person.answers.last).to_contain_text("1 2 3")
+            person.button("Stop").click()
+            expect(person.chat_notice).to_have_text("Stopped. What was said is kept.")
+            assert chat.gone.wait(SOON)
+            person.ask("three")
+            expect(person.answers.last).to_have_text("1 2 3")
+            person.draw("a star")
+            expect(person.page.locator("#drawing-notice")).to_contain_text(
+                f"Waiting for the drawing server at {drawing.url}"
+            )
+            person.button("Cancel").click()
+            expect(person.drawing_notice).to_have_text("Cancelled. Earlier drawings are kept.")
+            assert drawing.gone.wait(SOON)
 
 
 def test_a_server_that_dies_is_named_and_is_asked_again_when_it_is_back(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch.distributed import all_gather as imported_by_name
 
 from porting.forks import ForkFailed, forked_ranks
 from porting.reference import ContractViolation, strict_collectives
+
+pytestmark = pytest.mark.usefixtures("no_groups")
 
 RANKS, SECONDS = 2, 60.0
 ROWS, COLUMNS = 4, 3
@@ -149,8 +152,13 @@ def in_group(work: Callable[[int], Any]) -> Callable[[int, Path], Any]:
     return rank_work
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, list[Outcome]]:
+@pytest.fixture
+def outcomes(no_groups: None) -> dict[str, list[Outcome]]:
+    return every_outcome()
+
+
+@cache
+def every_outcome() -> dict[str, list[Outcome]]:
     """Every call, on both ranks: all in one pair of processes."""
 
     def every(rank: int) -> dict[str, Outcome]:
