@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from codemods.devices.collectives import senders
 from codemods.devices.device_tests import imported_classes
 from codemods.notebook import SUFFIX, Notebook, NotebookError
 from codemods.parsed_file import ParsedFile
@@ -116,8 +117,8 @@ def _mend() -> str:
 
 def _passed_on(files: Sequence[ParsedFile]) -> set[str]:
     """Names under which other files may reach what the rules change: aliases of vLLM's names, classes with a
-    choice of backend."""
-    found: set[str] = set()
+    choice of backend, what sends tensors to other ranks."""
+    found = senders(files)
     for file in files:
         for imported in file.imports:
             if (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 
 from codemods.devices.kinds import Kinds
 from codemods.devices.tensor_flow import Flow
-from codemods.parsed_file import ParsedFile, keyword
+from codemods.parsed_file import FunctionNode, ParsedFile, keyword, spelled
 from codemods.project import Function, Project
 from codemods.vllm_omni_api import Role
 
@@ -43,9 +45,46 @@ TORCH: Mapping[str, tuple[tuple[str, Role], ...]] = {
 }
 # Method names that say by themselves that a tensor is sent, whoever's they are.
 TELLING = frozenset({"all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "reduce_scatter"})
-WORDS = re.compile(r"\b(?:distributed|vllm_omni|P2POp|" + "|".join(sorted(TELLING)) + r")\b")
+# Not vLLM's own groups, which make tensors contiguous themselves, and not the words of the Apache licence.
+_WORDS = re.compile(
+    r"(?<!vllm\.)\bdistributed\b(?! under| on an)|\b(?:vllm_omni|P2POp|" + "|".join(sorted(TELLING)) + r")\b"
+)
 
 Sent = Mapping[str, Role]  # parameter -> what becomes of the tensor given for it, where that is not made contiguous
+
+
+def senders(files: Sequence[ParsedFile]) -> set[str]:
+    """Names of functions that may send a tensor, by a collective or by another of them, and of classes that have such
+    methods."""
+    functions: set[str] = set()
+    classes: set[str] = set()
+    size = -1
+    while size != (size := len(functions)):
+        for file in files:
+            if may_send(file, functions):
+                for node in file.tree.body:
+                    if isinstance(node, (*FunctionNode, ast.ClassDef)) and _calls_one(file, node, functions):
+                        (classes if isinstance(node, ast.ClassDef) else functions).add(node.name)
+    return functions | classes
+
+
+def may_send(file: ParsedFile, senders: AbstractSet[str]) -> bool:
+    """Whether a file speaks of collectives or of one of the senders."""
+    return (
+        _WORDS.search(file.text) is not None
+        or not senders.isdisjoint(file.reads)
+        or not senders.isdisjoint(file.attributes)
+        or any(imported.name in senders for imported in file.imports)
+    )
+
+
+def _calls_one(file: ParsedFile, node: ast.AST, functions: AbstractSet[str]) -> bool:
+    return any(
+        (name := spelled(call.func)) in TELLING
+        or name in functions
+        or (file.resolve(call.func) or "").startswith(("torch.distributed.", "vllm_omni."))
+        for call in file.inside(node, ast.Call)
+    )
 
 
 class Collectives:
@@ -55,6 +94,14 @@ class Collectives:
         self.project = project
         self.kinds = kinds
         self._wrappers: dict[int, dict[str, Role]] = {}
+
+    def may_send(self, file: ParsedFile) -> bool:
+        """Whether a file speaks of collectives, or of what hands tensors to them: the others are not looked into."""
+        return may_send(file, self._senders)
+
+    @cached_property
+    def _senders(self) -> set[str]:
+        return senders(self.project.files)
 
     def arguments(self, file: ParsedFile, call: ast.Call) -> list[Argument]:
         """The arguments of a call that a collective reads or writes as they are; empty for any other call."""
@@ -98,7 +145,7 @@ class Collectives:
         key = id(function.node)
         if key not in self._wrappers:
             self._wrappers[key] = {}  # of a function that calls itself nothing is claimed
-            if WORDS.search(function.file.text):
+            if self.may_send(function.file):
                 flow = Flow(self.project, function.file, function.node)
                 for call, known in flow.calls:
                     for argument in self.arguments(function.file, call):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
-from codemods.devices.collectives import TELLING, WORDS, Argument, Collectives
+from codemods.devices.collectives import TELLING, Argument, Collectives
 from codemods.devices.kinds import Kinds
 from codemods.devices.layout import Layout
 from codemods.devices.mutation import Mutations
@@ -235,7 +235,7 @@ def _is_list_call(node: ast.expr) -> bool:
 def plan(run: Plan) -> None:
     collectives = Collectives(run.project, Kinds(run.project, OmniApi.beside(run.target.version)))
     for file in run.open_files:
-        if WORDS.search(file.file.text):
+        if collectives.may_send(file.file):
             for scope in scopes(file.file):
                 if any(_may_send(collectives, file, call) for call in file.file.inside(scope, ast.Call)):
                     _Scope(run, file, scope, collectives).look()

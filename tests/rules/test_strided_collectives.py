@@ -339,6 +339,39 @@ def test_wrapper_that_makes_it_contiguous(port: Port) -> None:
     assert port(text).text == text
 
 
+GATHER = """\
+import torch
+import torch.distributed as dist
+
+
+def gather_tokens(x):
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x)
+    return torch.cat(parts, dim=1)
+"""
+CALLS = """\
+from {package}comm import gather_tokens as joined
+from {package}again import gather_more
+
+
+def whole(x, n):
+    head = x[:, :n]
+    return joined(head), gather_more(x[:, n:])
+"""
+
+
+@pytest.mark.parametrize("package", ["plug.", "."])
+def test_wrappers_in_other_files(package: str, port: Port) -> None:
+    """The file that calls them has no word of collectives, and none of vLLM."""
+    again = f"from {package}comm import gather_tokens\n\n\ndef gather_more(y):\n    return gather_tokens(y)\n"
+    calls = CALLS.format(package=package)
+    files = {"plug/__init__.py": "", "plug/comm.py": GATHER, "plug/again.py": again, "plug/calls.py": calls}
+    ported = port(files)
+    after = calls.replace("    return", "    head = head.contiguous()\n    return").replace("n:])", "n:].contiguous())")
+    assert ported.texts == {**files, "plug/calls.py": after}
+    assert ported.findings == []
+
+
 OMNI = """\
 from vllm_omni.diffusion.distributed.parallel_state import get_cfg_group
 
