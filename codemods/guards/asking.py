@@ -9,9 +9,10 @@ from typing import Any
 
 from codemods.guards.values import THING, Value, Version
 from codemods.parsed_file import FunctionNode, Import, ParsedFile, dotted
+from codemods.patches import Patches
 from codemods.project import Project
 from codemods.uses import is_pure
-from codemods.vllm_api import Api
+from codemods.vllm_api import Api, introduced
 
 _VERSION_TEXT = {"vllm.__version__", "vllm.version.__version__", "vllm._version.version", "vllm._version.__version__"}
 _VERSION_TUPLE = {"vllm.__version_tuple__", "vllm.version.__version_tuple__", "vllm._version.version_tuple"}
@@ -41,6 +42,7 @@ class Asking:
     def __init__(self, project: Project, api: Api) -> None:
         self.project = project
         self.api = api
+        self._patches = Patches(project)
         self._running: set[ast.AST] = set()
 
     def decided(self, file: ParsedFile, test: ast.expr) -> bool | None:
@@ -206,10 +208,16 @@ class Asking:
             return None
         if self.api.has_module(owner):
             there = self.api.has(owner, name)
+            if there is False and (introduced(owner, name) is None or self._is_set(f"{owner}.{name}")):
+                return None  # a mark that a plugin leaves there asks what ran before, not which vLLM runs
             submodule = there and name not in (self.api.names(owner) or {})
             return None if submodule else there  # a submodule is an attribute only once something imported it
         members = self.api.members(owner)
         return True if name in members else None
+
+    def _is_set(self, target: str) -> bool:
+        """Whether a file of the project puts something of its own into a place of vLLM's."""
+        return any(patch.target == target for file in self.project.files for patch in self._patches.of(file))
 
     def _spec(self, argument: ast.expr) -> Value | None:
         if not isinstance(argument, ast.Constant) or not str(argument.value).startswith("vllm."):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from codemods import edits as E
@@ -79,7 +79,7 @@ def _of_file(run: Plan, ask: Asking, file: ParsedFile) -> Decisions:
     found: Decisions = {}
 
     def settle(node: ast.AST, keep: str, why: str) -> None:
-        if may_go(file, node, keep):
+        if may_go(file, node, keep) and not refuses(node, keep):
             found[E.Ref.of(node)] = Decision(keep, f"{why} in vLLM {run.target.version}")
 
     for node in [*file.nodes[ast.If], *file.nodes[ast.IfExp]]:
@@ -93,6 +93,25 @@ def _of_file(run: Plan, ask: Asking, file: ParsedFile) -> Decisions:
         if stays is not None:
             settle(node, *stays)
     return found
+
+
+def refusals(ask: Asking, file: ParsedFile) -> Iterator[tuple[ast.AST, str]]:
+    """Checks by which a file refuses to run with the target, each with what it asks."""
+    for node in [*file.nodes[ast.If], *file.nodes[ast.Assert]]:
+        assert isinstance(node, (ast.If, ast.Assert))
+        arms = ("body", "orelse") if isinstance(node, ast.If) else ("orelse",)
+        told = [arm for arm in arms if refuses(node, arm)]
+        holds = ask.decided(file, node.test) if told else None
+        if holds is not None and ("body" if holds else "orelse") in told:
+            yield node, _short(file.written(node.test))
+
+
+def refuses(node: ast.AST, keep: str) -> bool:
+    """Whether all that an arm comes to is an error: folding it would leave a file that only raises."""
+    if isinstance(node, ast.Assert):
+        return keep == "orelse"
+    arm: list[ast.stmt] = getattr(node, keep) if isinstance(node, ast.If) else []
+    return bool(arm) and isinstance(arm[-1], ast.Raise)
 
 
 def _short(text: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from codemods import edits as E
 from codemods.findings import Finding, Severity
 from codemods.guards.asking import Asking
+from codemods.guards.settle import refusals
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.uses import uses_of
@@ -54,7 +55,17 @@ class PatchAttention(nn.Module):
 
 
 def plan(run: Plan) -> None:
+    ask = Asking(run.project, run.api)
     for file in run.open_files:
+        for check, asked in refusals(ask, file.file):
+            file.find(
+                RULE,
+                check,
+                Severity.ERROR,
+                f"this check refuses vLLM {run.target.version}: `{asked}`",
+                "See that what it guards against holds no more, then let this release through.",
+                covers=check.test,  # type: ignore[attr-defined]
+            )
         if file.view is None:
             continue
         for node, decision in file.view.settled:
@@ -65,7 +76,7 @@ def plan(run: Plan) -> None:
         places = [E.Ref.of(node) for node in file.file.dropped]
         file.removed += places
         file.rewritten += places
-        _constants(run, file)
+        _constants(run, file, ask)
 
 
 def _what_stays(node: ast.AST, keep: str) -> str:
@@ -94,9 +105,8 @@ def kept_guards_in_the_way(run: Plan) -> dict[Path, Finding]:
     return found
 
 
-def _constants(run: Plan, file: FilePlan) -> None:
+def _constants(run: Plan, file: FilePlan, ask: Asking) -> None:
     """Constants that only the guards asked: `IS_NEW = Version(vllm.__version__) >= ...`."""
-    ask = Asking(run.project, run.api)
     size = -1
     while size != (size := len(file.edits)):
         uses = uses_of(file)
@@ -122,6 +132,7 @@ RULE = Rule(
         "at the target is certain: it compares vLLM's version with constants, itself or through a helper or a "
         "constant of the plugin, asks whether one of vLLM's modules or classes has a name, or tries imports that the "
         "index knows. A `try` that may fail for want of a device or a package stays, and so does what cannot be told. "
+        "A check that would only leave an error, because the plugin refuses the target, stays as well and is reported. "
         "With `--keep-guards` every guard stays, and so does what is in its arms."
     ),
     follows="the release that the run is for, and the index of its names",

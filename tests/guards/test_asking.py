@@ -21,6 +21,7 @@ from importlib.metadata import version
 
 import packaging.version as pv
 import vllm
+import vllm.model_executor.models.utils as marked
 import vllm.model_executor.models.vision as vision
 from elsewhere.compat import vllm_version_is
 from packaging.version import Version, parse
@@ -29,6 +30,7 @@ from vllm.config import VllmConfig
 from vllm.model_executor.layers.attention.mm_encoder_attention import MMEncoderAttention
 
 MINIMUM = "0.13.0"
+marked.merge_multimodal_embeddings = print
 IS_013 = Version(vllm.__version__) >= Version("0.13")
 PARTS = tuple(int(part) for part in vllm.__version__.split(".")[:2])
 CHANGED = True
@@ -115,6 +117,8 @@ def test_what_the_release_tells(test: str, at_012: bool | None, at_032: bool | N
         'hasattr(VllmConfig, "something_of_its_base")',
         'hasattr(vllm, "multimodal")',  # a submodule, there once something imported it
         'hasattr(os, "fork")',
+        'hasattr(vision, "_patched_by_us")',  # in no vLLM: a mark of the plugin's
+        'hasattr(marked, "merge_multimodal_embeddings")',  # gone by 0.32, and put there again below
         "VllmConfig is not None",
         "float(vllm.__version__[:4]) >= 0.13",
         "pop().is_old and IS_013",

@@ -481,3 +481,68 @@ class TestKeepGuards:
         after, findings = port(text, keep_guards=True)
         assert "from vllm.attention.layer import Attention\n" in after
         assert [f.severity for f in findings] == [Severity.ERROR]
+
+
+class TestRefusals:
+    """A plugin that names the releases it serves: its check is not what chooses between two of them."""
+
+    TEXT = """\
+        import vllm
+        from packaging.version import Version
+        from vllm import ModelRegistry
+
+
+        def register():
+            here = Version(vllm.__version__)
+            if here < Version("0.12") or here >= Version("0.17"):
+                raise RuntimeError(f"not made for vLLM {vllm.__version__}")
+            ModelRegistry.register_model("Tower", "plugin.tower:Tower")
+        """
+
+    def test_a_check_that_raises_at_the_target_stays_with_all_behind_it(self, port: Port) -> None:
+        after, findings = port(self.TEXT)
+        assert after == dedent(self.TEXT)
+        (finding,) = findings
+        assert (finding.line, finding.code, finding.severity) == (8, "VA670", Severity.ERROR)
+        assert "refuses vLLM 0.32.0" in finding.message
+
+    def test_a_check_that_lets_the_target_through_goes(self, port: Port) -> None:
+        after, findings = port(self.TEXT, "0.14")
+        assert "raise" not in after and "register_model" in after
+        assert findings == []
+
+    def test_the_other_arm_may_be_the_one_that_raises(self, port: Port) -> None:
+        text = """\
+            import vllm
+
+            if vllm.__version__.startswith("0.12"):
+                size = 1
+            else:
+                raise ImportError("0.12 alone")
+            """
+        after, findings = port(text)
+        assert after == dedent(text)
+        assert [f.line for f in findings] == [3]
+
+    def test_an_assertion_that_fails_is_told(self, port: Port) -> None:
+        text = """\
+            import vllm
+            from packaging.version import Version
+
+            assert Version(vllm.__version__) < Version("0.17")
+            """
+        assert [f.line for f in port(text)[1]] == [4]
+        assert port(text, "0.14")[1] == []
+
+
+def test_a_mark_of_the_plugins_own_is_no_guard(port: Port) -> None:
+    """Taken out, the patch would wrap itself when it is made twice."""
+    text = """\
+        import vllm.model_executor.models.utils as utils
+
+        if not hasattr(utils, "_flatten_before"):
+            utils._flatten_before = utils._flatten_embeddings
+            utils._flatten_embeddings = lambda embeddings: utils._flatten_before(embeddings)
+        """
+    after, _ = port(text)
+    assert after == dedent(text)
