@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from codemods import edits as E
 from codemods import patched_target as at
-from codemods.parsed_file import FunctionNode, ParsedFile, dotted
+from codemods.parsed_file import FunctionNode, ParsedFile, dotted, loads
 from codemods.patches import Patch
 from codemods.plan import Plan
 from codemods.project import AnyFunction, Class
@@ -38,6 +38,7 @@ class Replacement:
     signatures: tuple[Signature, ...]  # the likeliest first; one of them has to fit
     place: str
     wanted: Signature
+    reads: frozenset[str] = frozenset()  # names that its body reads, where it takes the place of what is patched
 
 
 def replacements(run: Plan, patch: Patch, target: str) -> Iterator[Replacement]:
@@ -57,7 +58,10 @@ def replacements(run: Plan, patch: Patch, target: str) -> Iterator[Replacement]:
         value = value.at(node.args[0])
     function = ("the lambda", value.node) if isinstance(value.node, ast.Lambda) else _function(run, value)
     if wanted is not None and function is not None:
-        yield Replacement(function[0], tuple(_signature(run, function[1], skip) for skip in skips), shown, wanted)
+        name, code = function
+        yield Replacement(
+            name, tuple(_signature(run, code, skip) for skip in skips), shown, wanted, frozenset(loads(code))
+        )
     cls = _class(run, value)
     if cls is None or place.member:
         return
@@ -104,14 +108,12 @@ def _is_plain(run: Plan, value: Value, node: AnyFunction) -> bool:
 
 
 def _signature(run: Plan, node: AnyFunction | ast.Lambda, skip: int) -> Signature:
-    """As it will be: without parameters that are being taken out."""
-    taken = {
-        edit.name
-        for file in run.files
-        for edit in file.edits
-        if isinstance(edit, E.RemoveParameter) and edit.function == E.Ref.of(node)
-    }
-    return at.of_function(node, skip, frozenset(taken))
+    """As it will be: without parameters that are being taken out, and with the new names of others."""
+    place = E.Ref.of(node)
+    edits = [edit for file in run.files for edit in file.edits if getattr(edit, "function", None) == place]
+    taken = {edit.name for edit in edits if isinstance(edit, E.RemoveParameter)}
+    named = {edit.name: edit.new_name for edit in edits if isinstance(edit, E.SetParameter) and edit.new_name}
+    return at.of_function(node, skip, frozenset(taken), named)
 
 
 def module_of(run: Plan, value: Value | None) -> ParsedFile | None:

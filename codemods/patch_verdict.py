@@ -15,7 +15,7 @@ from codemods.patch_replacement import Replacement, module_of, names_of, replace
 from codemods.patches import Patch, import_of
 from codemods.plan import FilePlan, Plan
 from codemods.source_version import newest_source
-from codemods.vllm_api import Api
+from codemods.vllm_api import Api, Signature, releases
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,14 @@ def _gone(run: Plan, patch: Patch, target: str) -> Verdict:
         if patch.raises:
             message = f"{target} is in no vLLM that is known: the patch fails where it is made"
             return Verdict(Severity.ERROR, message, "Patch a name that is there.")
+        former = _formerly(target)
+        if former is not None:
+            message = (
+                f"{target} is set here; vLLM had it in {former.module} up to {former.release}: nothing reads it now"
+            )
+            remedy = ["Take the patch out, or find what does its work now."]
+            op = at.op(run.api, target)
+            return Verdict(Severity.ERROR, message, " ".join([*remedy, *([_op_way(op)] if op else [])]))
         message = f"{target} is set here; no vLLM that is known has it, so only the plugin itself can read it"
         return Verdict(Severity.NOTE, message, "Nothing has to be done if that is what it is for.")
     when = f"since {since}" if since else f"before {known[0]}"
@@ -93,6 +101,23 @@ def _gone(run: Plan, patch: Patch, target: str) -> Verdict:
         what = f"there is no {module}, so the patch fails where it is made"
     message = f"{target} is patched here and is not in vLLM {release} {when}: {what}"
     return Verdict(Severity.ERROR, message, " ".join(_replacement(run, target)))
+
+
+@dataclass(frozen=True)
+class _Former:
+    module: str
+    release: str
+
+
+def _formerly(target: str) -> _Former | None:
+    """Where a name was that a module never had in its present place, as the module was then: it moved, and left the
+    name behind."""
+    module, _, name = target.rpartition(".")
+    for release in reversed(releases()):
+        for home in Api.of(release).where(name):
+            if home.rpartition(".")[2] == module.rpartition(".")[2]:
+                return _Former(home, release)
+    return None
 
 
 def _failing_import(run: Plan, patch: Patch) -> int | None:
@@ -174,13 +199,13 @@ def _held(run: Plan, file: FilePlan, patch: Patch, target: str) -> Verdict:
     op = at.op(run.api, target)
     other_way = _op_way(op) if op else ""
     seen = False
-    for own in replacements(run, patch, target):
-        seen = True
-        verdict = _misfit(run, own, other_way)
-        if verdict is not None:
-            return verdict
     source = _source(run, file)
     then = at.signature(Api.of(source), patch.target) if source else None
+    for own in replacements(run, patch, target):
+        seen = True
+        verdict = _misfit(run, own, then, other_way)
+        if verdict is not None:
+            return verdict
     unseen = patch.value is not None and not isinstance(patch.value.node, ast.Constant) and not seen
     if now is not None and unseen and then is not None and then != now:
         message = f"{how} is patched here; in vLLM {source} it was {then}"
@@ -199,17 +224,26 @@ def _held(run: Plan, file: FilePlan, patch: Patch, target: str) -> Verdict:
     return Verdict(Severity.NOTE, message, other_way or "Nothing has to be done.")
 
 
-def _misfit(run: Plan, own: Replacement, other_way: str) -> Verdict | None:
+def _misfit(run: Plan, own: Replacement, then: Signature | None, other_way: str) -> Verdict | None:
     misfits = [at.misfit(one, own.wanted) for one in own.signatures]
     fits = next((m for m in misfits if m == at.Misfit()), misfits[0])
-    if fits == at.Misfit():
+    taken = own.signatures[misfits.index(fits)].parameters
+    starved = [p.name for p in taken if p.name in own.reads and p.name not in own.wanted and p.name in (then or ())]
+    if fits == at.Misfit() and not starved:
         return None
     why = "; ".join(at.spelled((*fits.always, *fits.sometimes)))
     message = f"{own.name} is put in place of {own.place}{own.wanted} of vLLM {run.target.version}"
-    remedy = f"Give it the same parameters. {other_way}".strip()
+    remedy = "Give it the same parameters."
     if fits.always:
-        return Verdict(Severity.ERROR, f"{message} and cannot be called like it: {why}", remedy)
-    return Verdict(Severity.WARNING, f"{message}; some calls of that would fail: {why}", remedy)
+        message += f" and cannot be called like it: {why}"
+    elif fits.sometimes:
+        message += f"; some calls of that would fail: {why}"
+    if starved:
+        message += f"; nothing passes {', '.join(starved)} to it any more"
+        if own.name.endswith("__init__"):
+            remedy = f"{remedy} What {', '.join(starved)} said is read from get_current_vllm_config() now."
+    severity = Severity.ERROR if fits.always else Severity.WARNING
+    return Verdict(severity, message, f"{remedy} {other_way}".strip())
 
 
 def _source(run: Plan, file: FilePlan) -> str | None:

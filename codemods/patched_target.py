@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
 from codemods.parsed_file import default_of
@@ -152,8 +152,11 @@ def op(api: Api, target: str) -> str | None:
 # -- signatures ------------------------------------------------------------------------------------------------------
 
 
-def of_function(node: AnyFunction | ast.Lambda, skip: int, without: frozenset[str] = frozenset()) -> Signature:
-    """The signature of a function of the project, less its first parameters and those named."""
+def of_function(
+    node: AnyFunction | ast.Lambda, skip: int, without: frozenset[str] = frozenset(), named: Mapping[str, str] = {}
+) -> Signature:
+    """The signature of a function of the project, less its first parameters and those in `without`; those in `named`
+    by their new names."""
     arguments = node.args
     found = [
         *(
@@ -170,7 +173,7 @@ def of_function(node: AnyFunction | ast.Lambda, skip: int, without: frozenset[st
     found += [Parameter(a.arg, Kind.KEYWORD_ONLY, _default(node, a)) for a in arguments.kwonlyargs]
     if arguments.kwarg:
         found.append(Parameter(arguments.kwarg.arg, Kind.KWARGS, False))
-    return Signature(tuple(p for p in found if p.name not in without))
+    return Signature(tuple(replace(p, name=named.get(p.name, p.name)) for p in found if p.name not in without))
 
 
 def _default(node: AnyFunction | ast.Lambda, parameter: ast.arg) -> bool:

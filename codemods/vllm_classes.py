@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from codemods import moved_names
+from codemods import calls, moved_names
 from codemods.memory import remembered
 from codemods.parsed_file import ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
@@ -160,6 +160,16 @@ def may_be_imported(file: ParsedFile, function: ast.expr) -> bool:
     return name in file.imported
 
 
+def signatures_then(part: ModelPart, call: ast.Call, signature: Callable[[Api], Signature | None]) -> list[Signature]:
+    """The signatures in the releases that the file may be written for, or in all, if the call fits none of these: a
+    file can be older in one place than in another."""
+    for apis in (part.then, tuple(Api.of(release) for release in releases())):
+        found = [one for api in apis if (one := signature(api)) is not None]
+        if any(calls.binds(one, call) is None for one in found):
+            return found
+    return []
+
+
 @dataclass(frozen=True)
 class Method:
     """A method of one of vLLM's model classes; `name` is None for calling the instance itself."""
@@ -167,8 +177,8 @@ class Method:
     part: ModelPart
     name: str | None
 
-    def then(self) -> Iterator[Signature | None]:
-        return (_signature_of(api, self.part.name, self.name) for api in self.part.then)
+    def then(self, api: Api) -> Signature | None:
+        return _signature_of(api, self.part.name, self.name)
 
     def now(self, api: Api) -> Signature | None:
         return _signature_of(api, self.part.home, self.name)
@@ -183,9 +193,23 @@ def _signature_of(api: Api, cls: str, method: str | None) -> Signature | None:
 
 @remembered
 def methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
-    """The methods of vLLM's model classes that a call may reach; empty where it may reach anything else."""
-    if not are_in_reach(run):
-        return []
+    """The methods of vLLM's model classes that a call may reach; empty where it may reach anything else, such as what
+    the plugin puts in a method's place."""
+    found = _methods_called(run, file, call) if are_in_reach(run) else []
+    return [] if any(is_patched(run, method.part, method.name or "forward") for method in found) else found
+
+
+def is_patched(run: Plan, part: ModelPart, method: str) -> bool:
+    """Whether a file of the run puts something of its own in the place of a method."""
+    return not {f"{part.name}.{method}", f"{part.home}.{method}"}.isdisjoint(_patched(run))
+
+
+@remembered
+def _patched(run: Plan) -> frozenset[str]:
+    return frozenset(patch.target for file in run.project.files for patch in run.patches.of(file))
+
+
+def _methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
     function = call.func
     owner = file.file.class_of(call)
     if isinstance(function, ast.Attribute) and owner is not None:

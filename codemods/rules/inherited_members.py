@@ -171,7 +171,7 @@ def _find_override(run: Plan, file: FilePlan, cls: Class, base: Bases, node: Any
     if node.decorator_list or run.callers.get(id(node)):
         return  # a property, or called by the project, which knows how
     method = Method(base.models[0], node.name)
-    now, then = method.now(run.api), [signature for signature in method.then() if signature is not None]
+    now, then = method.now(run.api), [one for api in method.part.then if (one := method.then(api)) is not None]
     why = _why_not_called(file, node, now) if now is not None else None
     if why is not None and any(_why_not_called(file, node, signature) is None for signature in then):
         file.find(

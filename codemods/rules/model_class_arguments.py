@@ -14,7 +14,15 @@ from codemods.rebinding import Rebinding, rebinding
 from codemods.rule import Example, Rule
 from codemods.uses import is_look_up, is_pure
 from codemods.vision_attention import vocabulary as V
-from codemods.vllm_classes import ModelPart, built_by, may_be_imported, model_function, written_for_target
+from codemods.vllm_classes import (
+    ModelPart,
+    built_by,
+    is_patched,
+    may_be_imported,
+    model_function,
+    signatures_then,
+    written_for_target,
+)
 
 # What upstream's classes once were told, and now read from vLLM's configuration or leave to MMEncoderAttention.
 _PLUMBING = frozenset({*V.BACKEND_PARAMETERS, CONFIG, DATA_PARALLEL})
@@ -118,6 +126,8 @@ def plan(run: Plan) -> None:
 def reached(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
     """The class of vLLM's models that a call builds, or the function that builds one and is told what classes are."""
     part = built_by(run, file, call)
+    if part is not None and is_patched(run, part, "__init__"):
+        return None
     if part is not None or not may_be_imported(file.file, call.func):
         return part
     part = model_function(run, file, run.project.vllm(file.file, call.func))
@@ -132,7 +142,7 @@ def decide(run: Plan, file: FilePlan, call: ast.Call, part: ModelPart) -> Decisi
     now = run.api.signature(part.home)
     if now is None:
         return None
-    olds = (api.signature(part.name) for api in part.then)
+    olds = signatures_then(part, call, lambda api: api.signature(part.name))
     change = rebinding(call, olds, now, written_for_target(run, file))
     if change is None:
         why = calls.binds(now, call)

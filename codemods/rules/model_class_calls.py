@@ -10,7 +10,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.rebinding import Rebinding, rebinding
 from codemods.rule import Example, Rule
 from codemods.uses import is_pure
-from codemods.vllm_classes import Method, methods_called, written_for_target
+from codemods.vllm_classes import Method, methods_called, signatures_then, written_for_target
 
 # Lists of lengths that xFormers alone read. vLLM 0.12.0.
 _DROPPED = frozenset({"seqlens"})
@@ -109,7 +109,9 @@ def _change(run: Plan, file: FilePlan, call: ast.Call, method: Method) -> Rebind
     now = method.now(run.api)
     if now is None:
         return None
-    return rebinding(call, method.then(), now, written_for_target(run, file), _RENAMED)
+    return rebinding(
+        call, signatures_then(method.part, call, method.then), now, written_for_target(run, file), _RENAMED
+    )
 
 
 def _plan_call(run: Plan, file: FilePlan, call: ast.Call, method: Method, change: Rebinding) -> None:

@@ -314,6 +314,65 @@ class TestCalls:
         ported = port(text, "0.32")
         assert (ported.text, said(ported, "VA641")) == (text, [])
 
+    def test_of_a_method_that_the_plugin_replaces_are_its_own(self, port: Port) -> None:
+        text = edited(
+            running("        x = self.attn(x, cu_seqlens, cos, sin, max_seqlen)"),
+            "\n\nclass Tower",
+            "\n\ndef attend(self, x, cu_seqlens, cos, sin, max_seqlen):\n    return x\n"
+            "\n\nQwen2_5_VisionAttention.forward = attend\n\n\nclass Tower",
+        )
+        ported = port(text, "0.32")
+        assert (ported.text, said(ported, "VA641")) == (text, [])
+
+    def test_that_are_newer_than_the_rest_of_the_file_follow_where_they_are(self, port: Port) -> None:
+        """The import says 0.11, of which no attention took the cosines and sines of its angles."""
+        call = "self.attn(x, cu_seqlens, rotary_pos_emb_cos=cos, rotary_pos_emb_sin=sin, max_seqlen=max_seqlen"
+        line = f"        x = {call})"
+        old = (
+            "from vllm.attention.layer import check_upstream_fa_availability\n\nHAS = check_upstream_fa_availability\n"
+        )
+        ported = port(edited(running(line), "\n\nclass", f"{old}\n\nclass"), "0.32")
+        assert f"{call}, sequence_lengths=None)" in ported.text
+
+
+STAND_IN = """\
+import torch
+from torch import nn
+from vllm.model_executor.models.qwen3_vl import Qwen3_VisionBlock, Qwen3_VisionTransformer
+from vllm.model_executor.models.vision import get_vit_attn_backend
+
+
+class Tower({base}):
+    def __init__(self, config):
+        nn.Module.__init__(self)
+        self.attn_backend = get_vit_attn_backend(head_size=64, dtype=torch.get_default_dtype())
+        self.block = Qwen3_VisionBlock(config.width, 16, 64, attn_backend=self.attn_backend)
+"""
+
+
+class TestWhatVllmReads:
+    """VA701: the last reader that is seen goes, and vLLM's own methods read the attribute all the same."""
+
+    KEPT = "self.attn_backend = get_vit_attn_backend(head_size=64, dtype=torch.get_default_dtype())"
+
+    @pytest.mark.parametrize(
+        ("base", "then"),
+        [
+            ("Qwen3_VisionTransformer", ""),
+            ("nn.Module", "\n\nQwen3_VisionTransformer.__init__ = Tower.__init__\n"),
+            ("nn.Module", '\n\nsetattr(Qwen3_VisionTransformer, "__init__", Tower.__init__)\n'),
+        ],
+        ids=["a subclass", "a patch", "a patch by name"],
+    )
+    def test_stays(self, base: str, then: str, port: Port) -> None:
+        ported = port(STAND_IN.format(base=base) + then, "0.32")
+        assert self.KEPT in ported.text
+        assert "Qwen3_VisionBlock(config.width, 16, 64)" in ported.text
+
+    def test_goes_where_no_class_of_vllm_has_it(self, port: Port) -> None:
+        ported = port(STAND_IN.format(base="nn.Module"), "0.32")
+        assert "attn_backend" not in ported.text
+
 
 class TestInherited:
     """VA642"""

@@ -342,6 +342,62 @@ class TestReplacement:
         assert finding.severity is Severity.WARNING
         assert finding.message.endswith("some calls of that would fail: x is called y")
 
+    def test_that_reads_what_nothing_passes_any_more_is_a_warning(self, port: Port) -> None:
+        """`multimodal_config` came from vLLM's own block in 0.13: now it is always None."""
+        mine = f"""\
+            from {MODELS}.qwen2_5_vl import Qwen2_5_VisionMLP
+            from vllm.attention.layer import maybe_get_vit_flash_attn_backend
+
+            KERNEL = maybe_get_vit_flash_attn_backend
+
+
+            class Mine:
+                def __init__(
+                    self, in_features, hidden_features, bias=False, act_fn=None, quant_config=None, prefix="",
+                    multimodal_config=None,
+                ):
+                    self.whole = multimodal_config
+
+
+            Qwen2_5_VisionMLP.__init__ = Mine.__init__
+            """
+        (finding,) = (f for f in port(mine)[1] if f.code == "VA660")
+        assert finding.severity is Severity.WARNING
+        assert finding.message.endswith("of vLLM 0.32.0; nothing passes multimodal_config to it any more")
+        assert "get_current_vllm_config()" in finding.remedy
+        (finding,) = (f for f in port(mine.replace("= multimodal_config", "= None"))[1] if f.code == "VA660")
+        assert finding.severity is Severity.NOTE  # nothing reads it
+
+    def test_is_judged_by_the_names_that_its_parameters_get(self, port: Port) -> None:
+        mine = f"""\
+            import torch
+            from vllm.attention.backends.registry import AttentionBackendEnum
+            from {MODELS}.qwen3_vl import Qwen3_VisionTransformer
+            from {MODELS}.vision import get_vit_attn_backend
+
+
+            class Mine(torch.nn.Module):
+                def __init__(
+                    self,
+                    vision_config,
+                    norm_eps=1e-6,
+                    quant_config=None,
+                    attn_backend_override: AttentionBackendEnum | None = None,
+                    prefix="",
+                ):
+                    self.attn_backend = get_vit_attn_backend(
+                        head_size=64,
+                        dtype=torch.get_default_dtype(),
+                        attn_backend_override=attn_backend_override,
+                    )
+
+
+            Qwen3_VisionTransformer.__init__ = Mine.__init__
+            """
+        text, found = port(mine, "0.14")
+        assert "multimodal_config" in text
+        assert [f.severity for f in found if f.code == "VA660"] == [Severity.NOTE]
+
     def test_that_is_a_class_is_built_and_called_like_it(self, port: Port) -> None:
         mine = """\
             from vllm.model_executor.models import qwen2_5_vl
@@ -477,6 +533,26 @@ class TestImport:
         after, found = port(text)
         assert after == text
         assert told(found) == [("VA660", Severity.ERROR)]
+
+
+class TestFormer:
+    """A name that its module lost when it moved: only the old place ever had it."""
+
+    TEXT = """\
+        import vllm.model_executor.layers.attention.mm_encoder_attention as attention
+
+        attention.{name} = lambda backend: None
+        """
+
+    def test_is_an_error(self, port: Port) -> None:
+        _, (finding,) = port(self.TEXT.format(name="maybe_get_vit_flash_attn_backend"))
+        assert finding.severity is Severity.ERROR
+        assert "vllm.attention.layers.mm_encoder_attention up to 0.13.0: nothing reads it now" in finding.message
+        assert OP in finding.remedy
+
+    def test_is_not_what_no_vllm_ever_had(self, port: Port) -> None:
+        _, (finding,) = port(self.TEXT.format(name="_made_by_us"))
+        assert finding.severity is Severity.NOTE
 
 
 def test_a_patch_through_a_name_of_two_imports_is_judged_by_the_last(port: Port) -> None:
