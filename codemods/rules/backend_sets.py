@@ -13,6 +13,7 @@ from codemods.rule import Example, Rule
 from codemods.rules.backend_enum import enum_name
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.backend import is_backend_test
+from codemods.vision_attention.chain import is_flash, is_sdpa, is_xformers
 from codemods.vision_attention.lengths import computes_longest
 
 _BEFORE = """\
@@ -120,6 +121,8 @@ def _decides(node: ast.If | ast.IfExp) -> bool:
     """Whether a test decides if max_seqlen is computed: right there, or by a flag that it sets."""
     if isinstance(node, ast.IfExp):
         return computes_longest([node.body])
+    if any(isinstance(n, ast.Call) and (is_flash(n) or is_sdpa(n) or is_xformers(n)) for n in ast.walk(node)):
+        return False  # it chooses the kernel itself
     return computes_longest(node.body) or all(
         isinstance(step, ast.Assign) and isinstance(step.value, ast.Constant) and step.value.value is True
         for step in node.body

@@ -102,7 +102,8 @@ def _why_keep(
     function = Function(file.file, node, 1 if cls is not None else 0)
     by_keyword = node.name != "forward"  # whoever calls a layer may pass it by position
     for other, call in run.unfollowed_with.get(name, ()) if by_keyword else run.unfollowed:
-        if _may_reach(run, file, cls, function, name, other, call):
+        given_up = E.RemoveArgument(E.Ref.of(call), name) in other.edits
+        if not given_up and _may_reach(run, file, cls, function, name, other, call):
             where = f"{other.file.path.name}:{call.lineno}"
             return (
                 f"it is not clear what the call at {where} reaches",

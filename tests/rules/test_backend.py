@@ -293,6 +293,31 @@ class TestSetOfBackends:
         ported = port(edited(MODEL, *edits))
         assert ported.left(Severity.WARNING) or "TRITON_ATTN" in ported.text
 
+    def test_is_none_where_the_test_chooses_the_kernel(self, port: Port) -> None:
+        """An attention on top of vLLM's: under Triton its own flash arm must not run."""
+        ported = port(ON_TOP, "0.32")
+        assert "if self.attn_backend == AttentionBackendEnum.FLASH_ATTN:" in ported.text
+
+
+ON_TOP = """\
+import torch
+from flash_attn import flash_attn_varlen_func
+from orchard import dense_attention
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionAttention
+
+
+class Attention(Qwen2_5_VisionAttention):
+    def __init__(self, width, heads, attn_backend: AttentionBackendEnum = AttentionBackendEnum.TORCH_SDPA):
+        super().__init__(width, heads, width, attn_backend=attn_backend)
+        self.attn_backend = attn_backend
+
+    def attend(self, q, k, v, cu_seqlens):
+        if self.attn_backend == AttentionBackendEnum.FLASH_ATTN:
+            max_seqlen = (cu_seqlens[1:] - cu_seqlens[:-1]).max()
+            return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
+        return dense_attention(q, k, v, cu_seqlens)
+"""
 
 HOLDER = """
 

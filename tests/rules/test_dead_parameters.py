@@ -155,6 +155,29 @@ ON_LINES = """\
     """
 
 
+ON_VLLMS = """\
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionBlock
+
+
+class Block(Qwen2_5_VisionBlock):
+    def __init__(self, width, prefix="", attn_backend_override: AttentionBackendEnum | None = None):
+        super().__init__(width, 16, 64, prefix=prefix, attn_backend_override=attn_backend_override)
+        self.pad = 0
+
+
+class Tower(nn.Module):
+    def __init__(self, width, attn_backend_override: AttentionBackendEnum | None = None):
+        super().__init__()
+        self.block = Block(width, prefix="block", attn_backend_override=attn_backend_override)
+
+
+def build(width):
+    return Tower(width)
+"""
+
+
 class TestOfConstructor:
     @pytest.mark.parametrize(("edits", "parameters", "arguments"), GOES.values(), ids=GOES)
     def test_goes_with_its_arguments(
@@ -192,6 +215,15 @@ class TestOfConstructor:
         ported = port(edited(MODEL, HEAD, SUBCLASS.replace("self.pad = 0", "print(attn_backend_override)")))
         assert ported.parameters("Logged.__init__") == "self, hidden, heads, attn_backend_override=None"
         assert ported.body("Logged.__init__") == "super().__init__(hidden, heads)\nprint(attn_backend_override)"
+
+    def test_goes_through_a_subclass_of_vllms_own(self, port: Port) -> None:
+        """What is passed on to vLLM's constructor goes first; nothing is in the way of the rest then."""
+        ported = port(ON_VLLMS, "0.32")
+        assert ported.findings == []
+        assert ported.parameters("Block.__init__") == "self, width, prefix=''"
+        assert ported.parameters("Tower.__init__") == "self, width"
+        assert ported.body("Block.__init__") == "super().__init__(width, 16, 64, prefix=prefix)\nself.pad = 0"
+        assert ported.assigned("self.block") == ["Block(width, prefix='block')"]
 
     def test_of_the_model_is_vllms(self, port: Port) -> None:
         model = """
