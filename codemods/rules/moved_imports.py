@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from codemods import edits as E
@@ -108,6 +109,11 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
             file.refused.append(E.Ref.of(alias))
             return None
         guarded = isinstance(import_moves.guard(file.file, statement), ast.Try)
+        went = home is None and moved_names.was_there(run, module, name)
+        if went and not guarded and _is_unused(run, file, statement, alias.asname or name):
+            message = f"{moved_names.absence(run, module, name)}, and nothing here uses it: it is no longer imported"
+            file.rewrite(RULE, alias, message, [E.RemoveImport(E.Ref.of(statement), name)])
+            return None
         severity = Severity.WARNING if guarded else Severity.ERROR
         gone = moved_names.elsewhere(run, module, name)
         kept = (
@@ -123,6 +129,14 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
             file.refused.append(E.Ref.of(alias))
             return None
     return home
+
+
+def _is_unused(run: Plan, file: FilePlan, statement: ast.stmt, local: str) -> bool:
+    """Whether an import is all that a file says of a name, down to its texts, and no other file takes it from here."""
+    word = re.compile(rf"\b{re.escape(local)}\b")
+    own = "\n".join(file.file.lines[statement.lineno - 1 : statement.end_lineno])
+    alone = len(word.findall(file.file.text)) == len(word.findall(own)) and not file.file.is_package
+    return alone and not run.taken(file, local)
 
 
 def _calls_of(file: FilePlan, local: str) -> Iterator[ast.Call]:
@@ -157,7 +171,8 @@ RULE = Rule(
     why=(
         "vLLM moved its attention code twice (0.14, 0.16) and much around it since. Where a name is at the target is "
         "read from the index of its releases. A file copied out of vLLM's models folder imports its old neighbours by "
-        "relative imports; where none lies beside it, vLLM's own is meant, and is imported by its full name."
+        "relative imports; where none lies beside it, vLLM's own is meant, and is imported by its full name. An "
+        "import of what is gone, and that nothing uses, only keeps the file from being imported: it is taken out."
     ),
     follows="vLLM 0.14.0 and 0.16.0 (vllm.attention dissolved), and whatever else the index shows",
     names=frozenset({V.ENCODER_ATTENTION, "vllm"}),

@@ -306,7 +306,7 @@ class TestMovedName:
             ),
             ("import vllm.attention.layer as a\n\na.Attention = None\n", "and is not in vLLM"),
             (
-                "from vllm.attention.layer import check_upstream_fa_availability\n",
+                "from vllm.attention.layer import check_upstream_fa_availability as has\n\nhas(1)\n",
                 "check_upstream_fa_availability is not",
             ),
         ],
@@ -329,8 +329,31 @@ class TestMovedName:
         assert after == text
         assert any("the argument for 'cu_seqlens' would reach 'scale'" in finding.message for finding in findings)
 
+    def test_that_is_gone_and_not_used_is_not_imported(self, port: Port) -> None:
+        after, findings = port(
+            "from vllm.attention.layer import Attention, check_upstream_fa_availability\n\nAttention\n"
+        )
+        assert after == "from vllm.model_executor.layers.attention import Attention\n\nAttention\n"
+        assert findings == []
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            "has = check_upstream_fa_availability\n",
+            "NAMES = 'check_upstream_fa_availability'\n",
+            "def f(x: 'check_upstream_fa_availability'): ...\n",
+            "__all__ = ['check_upstream_fa_availability']\n",
+        ],
+        ids=["read", "named in a text", "in an annotation", "exported"],
+    )
+    def test_that_is_gone_stays_where_anything_speaks_of_it(self, use: str, port: Port) -> None:
+        text = f"from vllm.attention.layer import check_upstream_fa_availability\n\n{use}"
+        after, findings = port(text)
+        assert after == text
+        assert [finding.severity for finding in findings] == [Severity.ERROR]
+
     def test_is_not_taken_for_another_of_its_spelling(self, port: Port) -> None:
-        text = "from vllm.model_executor.models.internvl import IMG_CONTEXT\n"
+        text = "from vllm.model_executor.models.internvl import IMG_CONTEXT\n\nprint(IMG_CONTEXT)\n"
         after, findings = port(text)
         assert after == text
         assert "see whether" in findings[0].remedy
