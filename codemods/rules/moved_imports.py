@@ -14,6 +14,7 @@ from codemods.moved_names import Home
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
+from codemods.vllm_api import introduced
 
 _BEFORE = """\
 import vllm.attention.layer as layer
@@ -50,6 +51,12 @@ def _plan_statement(run: Plan, file: FilePlan, statement: ast.ImportFrom) -> Non
     if not (module == "vllm" or module.startswith("vllm.")) or module in run.project.by_module:
         return
     if neighbour and not moved_names.was_module(run, module):
+        return
+    if neighbour and not any(a.name == "*" or introduced(module, a.name) for a in statement.names):
+        message = f"{'.' * statement.level}{statement.module} is taken for the plugin's own"
+        why = f"no vLLM that is known has any of these names in {module}"
+        remedy = "Port the two files in one run, so that what one takes from the other is seen."
+        file.find(RULE, statement, Severity.NOTE, f"{message}: {why}", remedy)
         return
     homes: dict[ast.alias, Home] = {}
     for alias in statement.names:

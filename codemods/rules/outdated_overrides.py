@@ -68,7 +68,7 @@ def plan(run: Plan) -> None:
 
 
 def _plan_method(run: Plan, file: FilePlan, cls: ast.ClassDef, bases: tuple[str, ...], function: AnyFunction) -> None:
-    own = signature_of(function)
+    own = signature_of(file, function)
     base = next((b for b in bases if contracts.signature(run, b, function.name) is not None), None)
     called = contracts.signature(run, base, function.name) if base is not None else None
     if own is None or base is None or called is None or _fits(own, called):
@@ -107,8 +107,9 @@ def _add(file: FilePlan, function: AnyFunction, parameters: list[remedies.Parame
         file.inserted.append((E.Ref.of(function.body[0]), remedies.DUMMY_OPTIONS[1])) if knows else None
 
 
-def signature_of(function: AnyFunction) -> Signature | None:
-    """How a method is called on an instance; None where decorators may have changed that."""
+def signature_of(file: FilePlan, function: AnyFunction) -> Signature | None:
+    """How a method is called on an instance, less what other rules take out; None where decorators may have changed
+    that."""
     decorators = [dotted(d) for d in function.decorator_list]
     if any(d not in ("classmethod", "staticmethod") for d in decorators):
         return None
@@ -124,7 +125,9 @@ def signature_of(function: AnyFunction) -> Signature | None:
         for argument in group:
             variable = kind in (Kind.ARGS, Kind.KWARGS)
             found.append(Parameter(argument.arg, kind, not variable and default_of(function, argument) is not None))
-    return Signature(tuple(found if "staticmethod" in decorators else found[1:]))
+    ref = E.Ref.of(function)
+    kept = [p for p in found if E.RemoveParameter(ref, p.name) not in file.edits]
+    return Signature(tuple(kept if "staticmethod" in decorators else kept[1:]))
 
 
 def _fits(own: Signature, called: Signature) -> bool:

@@ -510,6 +510,14 @@ class TestNeighbour:
         assert after == dedent(self.BEFORE)
         assert findings == []
 
+    def test_of_whose_names_vllm_never_had_any_is_the_plugins(self, port: Port) -> None:
+        text = "from .utils import our_helper, our_table\n\nour_helper(our_table)\n"
+        after, (finding,) = port(text)
+        assert after == text
+        assert (finding.code, finding.severity) == ("VA601", Severity.NOTE)
+        text = text.replace("our_table", "merge_multimodal_embeddings")
+        assert [f.severity for f in port(text)[1]] == [Severity.ERROR, Severity.ERROR]
+
     def test_within_vllm_stays(self, port: Port) -> None:
         name = "vllm/model_executor/models/model.py"
         after, _ = port(self.BEFORE, name=name)

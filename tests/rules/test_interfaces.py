@@ -345,6 +345,16 @@ class TestSamplingMetadata:
         )
         assert port(text)[0] == text
 
+    def test_of_an_interface_by_name_leaves_nothing_to_tell(self, port) -> None:
+        after, report = port(
+            "from vllm.model_executor.models.interfaces_base import VllmModelForTextGeneration\n\n\n"
+            "class Mixin(VllmModelForTextGeneration):\n"
+            "    def compute_logits(self, hidden_states, sampling_metadata):\n"
+            "        return self.model.compute_logits(hidden_states, sampling_metadata)\n"
+        )
+        assert "def compute_logits(self, hidden_states):" in after
+        assert report.findings == ()
+
 
 class TestTypes:
     """VA603 and VA618"""
