@@ -175,7 +175,7 @@ class Asking:
             return None
         builtin = call.func.id if isinstance(call.func, ast.Name) and not file.bound(call.func.id, call) else ""
         if builtin in ("hasattr", "getattr") and len(arguments) >= 2:
-            return self._has(file, builtin, arguments)
+            return self._has(file, builtin, call)
         if meaning == "importlib.util.find_spec" and len(arguments) == 1:
             return self._spec(arguments[0])
         values = [self.value(file, argument, names) for argument in arguments]
@@ -192,14 +192,18 @@ class Asking:
                 return _text_method(owner, call.func.attr, values)
         return self._helper(file, call, meaning, values)
 
-    def _has(self, file: ParsedFile, builtin: str, arguments: list[ast.expr]) -> Value | None:
+    def _has(self, file: ParsedFile, builtin: str, call: ast.Call) -> Value | None:
         """`hasattr(module, "name")` of a module or class of vLLM's; `getattr(vllm, "__version__", ...)`."""
-        owner, name = self.project.meaning(file, arguments[0]) or "", arguments[1]
+        owner, name = self.project.meaning(file, call.args[0]) or "", call.args[1]
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
             return None
         if builtin == "getattr":
             return self._imported(f"{owner}.{name.value}") if owner.partition(".")[0] == "vllm" else None
         there = self.has_attribute(owner, name.value)
+        if there is False and (
+            introduced(owner, name.value) is None or self._is_set(file, call, f"{owner}.{name.value}")
+        ):
+            return None  # a mark that a plugin leaves there asks what ran before, not which vLLM runs
         return None if there is None else Value(there, told=True)
 
     def has_attribute(self, owner: str, name: str) -> bool | None:
@@ -208,16 +212,18 @@ class Asking:
             return None
         if self.api.has_module(owner):
             there = self.api.has(owner, name)
-            if there is False and (introduced(owner, name) is None or self._is_set(f"{owner}.{name}")):
-                return None  # a mark that a plugin leaves there asks what ran before, not which vLLM runs
             submodule = there and name not in (self.api.names(owner) or {})
             return None if submodule else there  # a submodule is an attribute only once something imported it
         members = self.api.members(owner)
         return True if name in members else None
 
-    def _is_set(self, target: str) -> bool:
-        """Whether a file of the project puts something of its own into a place of vLLM's."""
-        return any(patch.target == target for file in self.project.files for patch in self._patches.of(file))
+    def _is_set(self, file: ParsedFile, asked: ast.Call, target: str) -> bool:
+        """Whether the project may have put a name there that vLLM has not: other than where it asked for it first."""
+        guard = file.parents.get(asked)
+        known = guard.body if isinstance(guard, ast.If) and guard.test is asked else []
+        there = {node for statement in known for node in ast.walk(statement)}
+        patches = (patch for user in self.project.files for patch in self._patches.of(user))
+        return any(patch.target == target and patch.node not in there for patch in patches)
 
     def _spec(self, argument: ast.expr) -> Value | None:
         if not isinstance(argument, ast.Constant) or not str(argument.value).startswith("vllm."):

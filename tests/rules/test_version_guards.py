@@ -546,3 +546,15 @@ def test_a_mark_of_the_plugins_own_is_no_guard(port: Port) -> None:
         """
     after, _ = port(text)
     assert after == dedent(text)
+
+
+def test_a_patch_of_what_was_asked_for_first_goes_with_it(port: Port) -> None:
+    text = """\
+        import vllm.model_executor.models.vision as vision
+
+        if hasattr(vision, "should_torch_compile_mm_vit"):
+            vision.should_torch_compile_mm_vit = lambda config: False
+        """
+    after, findings = port(text)
+    assert "should_torch_compile_mm_vit" not in after
+    assert findings == []
