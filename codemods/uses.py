@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache, cached_property
 
 from codemods import edits as E
-from codemods.parsed_file import ParsedFile, attribute_loads, loads
+from codemods.parsed_file import ParsedFile, attribute_loads, loads, spelled
 from codemods.plan import FilePlan
 from codemods.project import Project
 from codemods.vision_attention import vocabulary as V
@@ -157,4 +157,20 @@ def is_look_up(project: Project, file: ParsedFile, value: ast.expr) -> bool:
         isinstance(value, ast.Call)
         and V.vllm_call(project, file, value, V.GET_BACKEND)
         and all(is_pure(argument) for argument in [*value.args, *(word.value for word in value.keywords)])
+    )
+
+
+def only_asks(project: Project, file: ParsedFile, test: ast.expr) -> bool:
+    """Whether a test does nothing but answer: it reads values, asks the platform what it is, or asks vLLM whether a
+    kernel's package is there."""
+    if any(isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for node in ast.walk(test)):
+        return False
+    calls = [node for node in ast.walk(test) if isinstance(node, ast.Call) and not is_pure(node)]
+    return is_pure(test) or all(
+        (spelled(call.func).startswith(("is_", "has_")) and not call.args and not call.keywords)
+        or (
+            V.vllm_call(project, file, call, V.UPSTREAM_FA, V.XFORMERS_AVAILABLE)
+            and all(is_pure(argument) for argument in [*call.args, *(word.value for word in call.keywords)])
+        )
+        for call in calls
     )

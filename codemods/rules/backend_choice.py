@@ -7,10 +7,11 @@ import ast
 from codemods import edits as E
 from codemods import emit
 from codemods.findings import Severity
-from codemods.parsed_file import attribute_loads, parameters, self_attribute
+from codemods.parsed_file import attribute_loads, keyword, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
+from codemods.rules.tower_backend import tell_of_forced
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import FLASH_FLAG, RETARGETED, AttentionClass
 from codemods.vision_attention.lengths import computes_longest
@@ -52,6 +53,8 @@ def _plan_class(run: Plan, file: FilePlan, found: AttentionClass) -> None:
         edits,
         review="an unsupported backend used to fall back to TORCH_SDPA here; vLLM now refuses it" if falls_back else "",
     )
+    for call in found.state.calls:
+        tell_of_forced(run, file, RULE, call, keyword(call, V.OVERRIDE))
     _retarget(run, file, found)
 
 

@@ -12,6 +12,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Function
 from codemods.rule import Example, Rule
 from codemods.rules.model_class_arguments import decide
+from codemods.rules.tower_backend import tell_of_forced
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass
 from codemods.vllm_classes import built_by
@@ -214,6 +215,9 @@ def _rename(run: Plan, carrier: _Carrier, carriers: dict[int, _Carrier]) -> None
             and not file.gone(use)
             and not _handed_on(run, file, use, carriers)
         ):
+            call = file.file.parents[file.file.parents[use]]
+            if isinstance(call, ast.Call):
+                tell_of_forced(run, file, RULE, call, use)
             file.rewrite(
                 RULE,
                 use,

@@ -11,7 +11,7 @@ from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
 from codemods.run_time_names import Value
-from codemods.uses import Uses, is_look_up, is_pure, uses_of
+from codemods.uses import Uses, is_look_up, is_pure, only_asks, uses_of
 from codemods.vllm_classes import bases
 
 
@@ -23,7 +23,7 @@ def plan(run: Plan) -> None:
         _locals(run, file, uses)
         if file in run.vision:
             _attributes(run, file, uses)
-        _branches(file)
+        _branches(run, file)
         _imports(run, file, uses)
         _helpers(run, file, uses)
 
@@ -192,7 +192,7 @@ def _read_from_outside(run: Plan, name: str) -> bool:
     return False
 
 
-def _branches(file: FilePlan) -> None:
+def _branches(run: Plan, file: FilePlan) -> None:
     """`if` statements (and `elif` arms) with nothing left in them, where asking the question does nothing else."""
     for node in reversed(file.file.nodes[ast.If]):
         if not isinstance(node, ast.If) or file.gone(node) or not all(_emptied(file, s) for s in node.body):
@@ -201,7 +201,7 @@ def _branches(file: FilePlan) -> None:
             if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
                 continue
             continue
-        if is_pure(node.test):
+        if only_asks(run.project, file.file, node.test):
             _remove(file, node, "the branch has nothing left to do")
 
 

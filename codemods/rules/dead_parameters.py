@@ -13,6 +13,7 @@ from codemods.rule import Example, Rule
 from codemods.rules.tower_backend import _AFTER, _BEFORE
 from codemods.uses import Uses, uses_of
 from codemods.vision_attention import vocabulary as V
+from codemods.vision_attention.override import CHOOSE
 
 
 def plan(run: Plan) -> None:
@@ -240,7 +241,7 @@ def _drop_argument(run: Plan, file: FilePlan, call: ast.Call, name: str, value: 
             value,
             Severity.WARNING,
             f"{owner} is no longer told to use {ast.unparse(value)}",
-            "Choose the backend with --mm-encoder-attn-backend when serving, if it has to be this one.",
+            CHOOSE,
         )
     file.rewrite(RULE, word or value, f"{name}= is no longer passed to {owner}", [])
     if word is not None:

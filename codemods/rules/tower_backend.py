@@ -12,6 +12,7 @@ from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.backend import BackendState, held
+from codemods.vision_attention.override import CHOOSE, forced
 
 _BEFORE = """\
 import torch
@@ -98,6 +99,19 @@ def plan(run: Plan) -> None:
                 cls = file.file.class_of(call)
                 if cls is None or (cls not in attention and blocked is None):
                     _plan_call(run, file, call)
+
+
+def tell_of_forced(run: Plan, file: FilePlan, rule: Rule, call: ast.Call, value: ast.expr | None) -> None:
+    """A look-up that was told to give a certain backend, which the target still has, and is not told so any more."""
+    function, cls = file.file.function(call), file.file.class_of(call)
+    if function is None or run.fits(file):
+        return
+    members = run.api.enum_members(f"{run.target.backend_enum}.{V.ENUMS[0]}")
+    for member in forced(run.project, file.file, function, value):
+        if member.attr in members:
+            owner = f"{cls.name}.{function.name}" if cls is not None else function.name
+            message = f"{owner} no longer asks for {ast.unparse(member)}"
+            file.find(rule, member, Severity.WARNING, message, CHOOSE)
 
 
 def _plan_statement(run: Plan, file: FilePlan, cls: ast.ClassDef, state: BackendState, statement: ast.stmt) -> None:
@@ -220,6 +234,7 @@ def _plan_call(run: Plan, file: FilePlan, call: ast.Call) -> None:
     if value is not None and not run.target.takes_backend_override:
         file.rewrite(RULE, call, "the backend override is read from the configuration by vLLM", [])
         file.remove_argument(call, V.OVERRIDE)
+        tell_of_forced(run, file, RULE, call, value)
     elif not run.target.takes_backend_override and any(k.arg is None for k in call.keywords):
         file.find(
             RULE,

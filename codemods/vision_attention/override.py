@@ -1,4 +1,5 @@
-"""Which parameter of a constructor carries the backend override, and what the second argument of a look-up means."""
+"""Which parameter of a constructor carries the backend override, what it is told to be, and what the second argument
+of a look-up means."""
 
 from __future__ import annotations
 
@@ -12,6 +13,27 @@ from codemods.vision_attention.arms import Refusal
 # maybe_get_vit_flash_attn_backend(backend, x): x is use_upstream_fa in the first two, attn_backend_override in the last
 _UPSTREAM = ("0.11.1", "0.11.2")
 _OVERRIDE = ("0.12.0",)
+
+
+CHOOSE = "Choose the backend with --mm-encoder-attn-backend when serving, if it has to be this one."
+"""What to do where a file chose a backend that vLLM does not let it choose any more."""
+
+
+def forced(project: Project, file: ParsedFile, function: AnyFunction, value: ast.expr | None) -> list[ast.Attribute]:
+    """The members of the backend enum that an override is told to be: by itself, or where a function sets its name."""
+    values = [] if value is None else [value]
+    if isinstance(value, ast.Name):
+        values += [
+            s.value
+            for s in file.below(function)
+            if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == value.id for t in s.targets)
+        ]
+    return [
+        node
+        for one in values
+        for node in ast.walk(one)
+        if isinstance(node, ast.Attribute) and V.is_backend_enum(project, file, node)
+    ]
 
 
 def override_parameter(

@@ -319,6 +319,12 @@ class Attention(Qwen2_5_VisionAttention):
         return dense_attention(q, k, v, cu_seqlens)
 """
 
+OWN = """\
+        self.attn_backend = get_vit_attn_backend(
+            head_size=self.head_dim,
+            dtype=torch.get_default_dtype(),
+            attn_backend_override=attn_backend_override,
+"""
 HOLDER = """
 
 class Model(nn.Module):
@@ -330,6 +336,55 @@ class Model(nn.Module):
 """
 CONFIG = "multimodal_config: MultiModalConfig | None=None"
 OVERRIDE = "multimodal_config.mm_encoder_attn_backend if multimodal_config is not None else None"
+
+
+FORCED = """\
+import torch
+from torch import nn
+from vllm.attention.backends.registry import AttentionBackendEnum
+from vllm.attention.layer import check_upstream_fa_availability
+from vllm.model_executor.models.vision import get_vit_attn_backend
+from vllm.platforms import current_platform
+
+
+class Tower(nn.Module):
+    def __init__(self, width: int, heads: int, attn_backend_override: AttentionBackendEnum | None = None) -> None:
+        super().__init__()
+        head_dim = width // heads
+        if head_dim % 32 != 0:
+            if not (current_platform.is_cuda() and check_upstream_fa_availability(torch.get_default_dtype())):
+                attn_backend_override = AttentionBackendEnum.{member}
+        self.attn_backend = get_vit_attn_backend(
+            head_size=head_dim,
+            dtype=torch.get_default_dtype(),
+            attn_backend_override=attn_backend_override,
+        )
+
+    def needs_lengths(self) -> bool:
+        return self.attn_backend is not None
+
+
+tower = Tower(64, 4)
+"""
+
+
+class TestForcedBackend:
+    @pytest.mark.parametrize("target", ["0.14", "0.32"])
+    def test_is_told_where_it_is_lost(self, target: str, port: Port) -> None:
+        ported = port(FORCED.format(member="TORCH_SDPA"), target)
+        ((_, message),) = ported.left(Severity.WARNING)
+        assert message == "Tower.__init__ no longer asks for AttentionBackendEnum.TORCH_SDPA"
+        assert "% 32" not in ported.text  # the questions that led to it do nothing else
+        assert "current_platform" not in ported.text
+
+    def test_of_an_attention_is_told_too(self, port: Port) -> None:
+        ported = port(edited(MODEL, OWN, OWN.replace("=attn_backend_override,", "=AttentionBackendEnum.TORCH_SDPA,")))
+        assert ported.left(Severity.WARNING) == [
+            ("VA202", "VisionAttention.__init__ no longer asks for AttentionBackendEnum.TORCH_SDPA")
+        ]
+
+    def test_that_the_target_has_not_is_no_loss(self, port: Port) -> None:
+        assert port(FORCED.format(member="XFORMERS"), "0.32").findings == []
 
 
 class TestOverride:
