@@ -25,6 +25,8 @@ def plan(run: Plan) -> None:
                 key = (file.file.module, node.lineno, parameter.arg)
                 if key in run.settled or not _is_dead(run, uses, node, parameter):
                     continue
+                if E.RemoveParameter(E.Ref.of(node), parameter.arg) in file.edits:
+                    continue  # another rule took it out, with what passes it
                 _retire(run, file, node, parameter)
 
 
