@@ -2,11 +2,11 @@
 
     from porting.widgets import checking
 
-    checking.take("models")                           # its port for the installed vLLM
-    checking.matrix(["static", "load", "build"])      # asked live
-    checking.errors()                                 # of layers and tokens, before and after
-    checking.cost()                                   # latency and memory, before and after
-    checking.results()                                # the report, the text of a pull request
+    checking.take("models")                             # its port for the installed vLLM
+    await checking.matrix(["static", "load", "build"])  # asked live
+    await checking.errors()                             # of layers and tokens, before and after
+    await checking.cost()                               # latency and memory, before and after
+    checking.results()                                  # the report, the text of a pull request
 
 They share one bench, so that torch and vLLM are imported once.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from porting.widgets import close_look
 from porting.widgets.bench import Bench
-from porting.widgets.kernel import Shown, say_what_to_run, shown_while, step
+from porting.widgets.kernel import Shown, long_step, say_what_to_run, step
 from porting.widgets.matrix import Matrix
 from porting.widgets.panel import Line
 from porting.widgets.results import Results
@@ -34,29 +34,23 @@ def take(models: str, folder: str = PORTED) -> Shown:
     return Line(str(bench.take(Path(models), Path(folder))), bad=False)
 
 
-@step
-def matrix(levels: Collection[str], dtypes: Collection[str] = (), device: str = "auto") -> Shown:
+@long_step
+def matrix(levels: Collection[str], dtypes: Collection[str] = (), device: str = "auto") -> Matrix:
     """Ask levels of each model; without `dtypes` those of each level."""
     bench.port  # noqa: B018  a line ahead of any panel, where there is none
-    panel = Matrix(bench, levels, dtypes, device)
-    shown_while(panel, panel.work.wait)
-    return None
+    return Matrix(bench, levels, dtypes, device)
 
 
-@step
-def errors(model: str = "", dtype: str = "") -> Shown:
+@long_step
+def errors(model: str = "", dtype: str = "") -> close_look.CloseLook:
     """Errors against fp64, before and after: of the output, of each layer, of each patch."""
-    panel = close_look.errors(bench, model, dtype)
-    shown_while(panel, panel.work.wait)
-    return None
+    return close_look.errors(bench, model, dtype)
 
 
-@step
-def cost(model: str = "", dtype: str = "") -> Shown:
+@long_step
+def cost(model: str = "", dtype: str = "") -> close_look.CloseLook:
     """Latency and peak memory of the vision tower on the device, before and after."""
-    panel = close_look.cost(bench, model, dtype)
-    shown_while(panel, panel.work.wait)
-    return None
+    return close_look.cost(bench, model, dtype)
 
 
 @step

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Protocol
 
 from IPython import get_ipython
 from IPython.display import display
@@ -14,13 +14,20 @@ from IPython.display import display
 from codemods.trial import TrialError
 from porting.widgets.panel import Line, Panel
 from porting.widgets.session import NotYet
+from porting.widgets.work import Work
 from porting.wrong_environment import WrongEnvironment
 
 _FIRST = Path("notebooks", "00_start_here.ipynb")
 _SAID = (NotYet, TrialError, WrongEnvironment)
 
 Given = ParamSpec("Given")
-Shown = Panel | Line | None
+Shown = Panel | Line
+
+
+class Working(Protocol):
+    """A panel that works from the moment it is made."""
+
+    work: Work
 
 
 def step(make: Callable[Given, Shown]) -> Callable[Given, Shown]:
@@ -37,12 +44,26 @@ def step(make: Callable[Given, Shown]) -> Callable[Given, Shown]:
     return called
 
 
-def shown_while(panel: Panel, wait: Callable[[], None]) -> None:
-    """Show a panel at once, and once more when it is done, for what is saved; the cell itself then has no output."""
-    handle = display(panel, display_id=True)
-    wait()
-    if handle is not None:  # in a kernel
-        handle.update(panel)
+def long_step(make: Callable[Given, Working]) -> Callable[Given, Coroutine[Any, Any, Line | None]]:
+    """The same for a panel that works, which a cell awaits: only then does the kernel hear of a click on Stop.
+
+    It is shown at once, and once more when it is done, for what is saved; the cell itself then has no output.
+    """
+
+    @functools.wraps(make)
+    async def called(*args: Given.args, **kwargs: Given.kwargs) -> Line | None:
+        go_to_the_top()
+        try:
+            panel = make(*args, **kwargs)
+        except _SAID as problem:
+            return Line(str(problem))
+        handle = display(panel, display_id=True)
+        await panel.work.done()
+        if handle is not None:  # in a kernel
+            handle.update(panel)
+        return None
+
+    return called
 
 
 def go_to_the_top() -> None:

@@ -2,11 +2,11 @@
 
     from porting.widgets import migrating
 
-    migrating.pick("models", "0.32")     # look what a port would change
-    migrating.findings()                 # what was found
-    migrating.side_by_side()             # each change, and the rules that made it
-    migrating.rules()                    # accept them, or leave some out
-    migrating.write()                    # write, undo
+    await migrating.pick("models", "0.32")  # look what a port would change
+    migrating.findings()                    # what was found
+    migrating.side_by_side()                # each change, and the rules that made it
+    migrating.rules()                       # accept them, or leave some out
+    migrating.write()                       # write, undo
 
 They share one session, so that what is chosen in one is shown in all.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from porting.widgets.findings import Findings
-from porting.widgets.kernel import Shown, say_what_to_run, shown_while, step
+from porting.widgets.kernel import Shown, long_step, say_what_to_run, step
 from porting.widgets.pick import Pick
 from porting.widgets.rules import Rules
 from porting.widgets.session import Session
@@ -29,12 +29,10 @@ PORTED = "build/ported"
 session = Session()
 
 
-@step
-def pick(models: str, target: str, left_out: Iterable[str] = ()) -> Shown:
+@long_step
+def pick(models: str, target: str, left_out: Iterable[str] = ()) -> Pick:
     """Choose what to port: a path, or "vllm 0.12.0" for the vision files of a release. Looks at once."""
-    panel = Pick(session, models, target, left_out)
-    shown_while(panel, panel.work.wait)
-    return None
+    return Pick(session, models, target, left_out)
 
 
 @step

@@ -2,10 +2,10 @@
 
     from porting.widgets import serving
 
-    serving.take("my_plugin")                                     # its port for the installed vLLM
-    serving.serve("checkpoint", "MyModelForConditionalGeneration")
-    serving.chat("What is in the picture?")
-    serving.demo()                                                # the demo app beside it
+    serving.take("my_plugin")  # its port for the installed vLLM
+    await serving.serve("checkpoint", "MyModelForConditionalGeneration")
+    await serving.chat("What is in the picture?")
+    await serving.demo()       # the demo app beside it
     serving.end()
 
 Everything listens on loopback, and ends with the kernel.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from porting.widgets.bench import Bench
 from porting.widgets.chat import Chat, Demo, Serve
-from porting.widgets.kernel import Shown, say_what_to_run, shown_while, step
+from porting.widgets.kernel import Shown, long_step, say_what_to_run, step
 from porting.widgets.panel import Line
 from porting.widgets.served import Served
 from porting.widgets.session import NotYet
@@ -34,32 +34,26 @@ def take(models: str, folder: str = PORTED) -> Shown:
     return Line(str(bench.take(Path(models), Path(folder))), bad=False)
 
 
-@step
-def serve(checkpoint: str, architecture: str, dtype: str = "float32") -> Shown:
+@long_step
+def serve(checkpoint: str, architecture: str, dtype: str = "float32") -> Serve:
     """Serve a checkpoint under an architecture that the plugin registers."""
-    panel = Serve(served, bench.port, Path(checkpoint), architecture, dtype)
-    shown_while(panel, panel.work.wait)
-    return None
+    return Serve(served, bench.port, Path(checkpoint), architecture, dtype)
 
 
-@step
-def chat(question: str, picture: str = "") -> Shown:
+@long_step
+def chat(question: str, picture: str = "") -> Chat:
     """Ask about a picture, a file; without one, about a red circle."""
     _ = served.server
     if picture and not Path(picture).is_file():
         raise NotYet(f"{picture}: no such file; give the path of a picture, or none")
-    panel = Chat(served, picture, question)
-    shown_while(panel, panel.work.wait)
-    return None
+    return Chat(served, picture, question)
 
 
-@step
-def demo() -> Shown:
+@long_step
+def demo() -> Demo:
     """The demo app over the same server."""
     _ = served.server
-    panel = Demo(served)
-    shown_while(panel, panel.work.wait)
-    return None
+    return Demo(served)
 
 
 @step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 
@@ -66,13 +67,12 @@ class Work:
         self._thread = threading.Thread(target=self._run, args=(do, problems), daemon=True)
         self._thread.start()
 
-    def wait(self) -> None:
-        """Until it is done. An interrupt of the kernel is the same as Stop."""
+    async def done(self) -> None:
+        """Until it is. Meanwhile the kernel hears clicks; an interrupt of it is the same as Stop."""
         while self.running:
             try:
-                assert self._thread is not None
-                self._thread.join(0.1)
-            except KeyboardInterrupt:
+                await asyncio.sleep(0.1)
+            except asyncio.CancelledError:
                 self.stop.click()  # and not `ask_to_stop`: a panel may end processes too
 
     def _run(self, do: Callable[[Progress], str], problems: tuple[type[Exception], ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def test_trials_stand_before_beside_after(tmp_path: Path, monkeypatch: pytest.Mo
     bench = Bench()
     bench._runner = Runner()  # type: ignore[assignment]
     panel = Trials(bench, bench.take(Path("shared.py"), Path("ported")), None)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert panel.work.said == "before: 0 of 1 pass, after: 2 of 2 pass"
     assert '<span class="failed">FAIL</span> <!--rounding-->said of strict' in panel.story()
     assert panel.story().count("<img") == 2
@@ -79,6 +80,6 @@ def test_trials_stand_before_beside_after(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_pipeline_that_is_none_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shared.py").touch()
-    said = across_devices.trials("shared.py", "nowhere", "ported")
+    said = asyncio.run(across_devices.trials("shared.py", "nowhere", "ported"))
     assert isinstance(said, Line)
     assert said.text.startswith("nowhere has no model_index.json")

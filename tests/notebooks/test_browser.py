@@ -76,3 +76,18 @@ def test_a_port_is_proved_live(jupyter: Lab, browser: Browser) -> None:
     opened.shoot("02-cost", opened.cell("checking.cost("))
     expect(opened.cell("checking.results()").get_by_label("Text")).to_have_value(re.compile("## Test Result"))
     assert (jupyter.folder / "build" / "ported" / "orchard_vl_plugin.check.html").exists()
+
+
+def test_a_check_is_stopped_and_begun_again(jupyter: Lab, browser: Browser) -> None:
+    opened = jupyter.open(browser, "02_check_on_your_device.ipynb")
+    opened.run_all(wait=False)
+    matrix = opened.cell("checking.matrix(")
+    expect(matrix.get_by_title("vision static: pass")).to_be_visible(timeout=CELL_MS)
+    matrix.get_by_role("button", name="Stop").click()
+    stopped = re.compile(r"Stopped: \d+ of \d+ questions were answered\. No process is left\.")
+    expect(matrix).to_contain_text(stopped, timeout=CELL_MS)
+    opened.wait()  # the cells below it say a line each, or do their own
+    expect(matrix.get_by_title("vision static: pass")).to_have_class(re.compile(r"\bpassed\b"))
+    expect(opened.cell("checking.results()")).to_contain_text("nothing is checked yet: run the cell with")
+    matrix.get_by_role("button", name="Check again").click()
+    expect(matrix.get_by_title("vision parity fp32: pass")).to_be_visible(timeout=CELL_MS)

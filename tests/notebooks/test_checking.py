@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 from concurrent.futures import CancelledError, Future
@@ -72,7 +73,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def checked(bench: Bench, runner: Runner) -> Matrix:
     bench._runner = runner  # type: ignore[assignment]
     matrix = Matrix(bench, LEVELS, ["float32"])
-    matrix.work.wait()
+    asyncio.run(matrix.work.done())
     return matrix
 
 
@@ -121,43 +122,26 @@ def stuck(bench: Bench) -> tuple[Runner, Matrix]:
 def test_stop_ends_what_runs_and_says_how_far_it_came(bench: Bench):
     runner, matrix = stuck(bench)
     matrix.work.stop.click()
-    matrix.work.wait()
+    asyncio.run(matrix.work.done())
     assert runner.left.is_set()
     assert "questions were answered. No process is left." in matrix.work.said
     assert matrix.report is None
 
 
-def test_an_interrupt_of_the_kernel_is_a_stop(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    runner, matrix = stuck(bench)
-    thread = matrix.work._thread
-    assert thread is not None
-    join, interrupts = thread.join, iter([KeyboardInterrupt])
-
-    def interrupted(seconds: float) -> None:
-        for interrupt in interrupts:
-            raise interrupt
-        join(seconds)
-
-    monkeypatch.setattr(thread, "join", interrupted)
-    matrix.work.wait()
-    assert runner.left.is_set()
-    assert "No process is left." in matrix.work.said
-
-
 def test_after_a_stop_it_can_be_asked_again(bench: Bench):
     _, matrix = stuck(bench)
     matrix.work.stop.click()
-    matrix.work.wait()
+    asyncio.run(matrix.work.done())
     bench._runner = Runner()  # type: ignore[assignment]
     matrix.again.click()
-    matrix.work.wait()
+    asyncio.run(matrix.work.done())
     assert matrix.work.said.startswith("no fault found")
 
 
 def test_errors_are_drawn_before_beside_after(bench: Bench):
     checked(bench, Runner())
     panel = close_look.errors(bench, dtype="float32")
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert panel.model.value == "model"
     assert panel.story().count("<svg") == 2
     assert "up to 1e-6" in panel.story()
@@ -167,7 +151,7 @@ def test_errors_are_drawn_before_beside_after(bench: Bench):
 def test_what_a_clock_says_is_not_kept(bench: Bench):
     checked(bench, Runner())
     panel = close_look.cost(bench)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert "<!--varies-->2.00 ms<!--/varies-->" in panel.story()
 
 
@@ -190,7 +174,8 @@ def test_a_report_that_cannot_be_written_is_said(bench: Bench):
 
 def test_steps_out_of_order_are_one_line_each(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(checking, "bench", Bench())
-    said = [checking.matrix(["static"]), checking.errors(), checking.cost(), checking.results()]
+    awaited = checking.matrix(["static"]), checking.errors(), checking.cost()
+    said = [*map(asyncio.run, awaited), checking.results()]
     assert all(isinstance(line, Line) for line in said)
     assert said[0].text == "no port is chosen yet: run the cell that takes one, above"
 
@@ -210,7 +195,7 @@ def test_a_folder_without_a_model_is_said(bench: Bench):
 def test_a_level_that_is_not_is_said(bench: Bench):
     bench._runner = Runner()  # type: ignore[assignment]
     matrix = Matrix(bench, ["statics"], [])
-    matrix.work.wait()
+    asyncio.run(matrix.work.done())
     assert matrix.work.said == "there is no level statics"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
+import threading
 from pathlib import Path
 
 import nbformat
@@ -154,6 +156,43 @@ class Kernel:
 
     def __exit__(self, *_: object) -> None:
         self._client._cleanup_kernel()
+
+
+ENDLESS = """\
+from porting.widgets.kernel import long_step
+from porting.widgets.panel import Panel
+from porting.widgets.work import Work
+
+class Endless(Panel):
+    def __init__(self):
+        self.work = Work("Waiting")
+        super().__init__([self.work.widget])
+        self.work.start(self.go_on, ())
+
+    def go_on(self, progress):
+        while True:
+            progress(0, 1)
+
+    def story(self):
+        return self.work.story()
+
+    def plain(self):
+        return self.work.said
+
+await long_step(Endless)()
+"""
+
+
+def test_an_interrupt_of_the_kernel_is_a_stop(checkout: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(ENDLESS)])
+    client = NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(checkout)}})
+
+    def interrupt(cell: NotebookNode, cell_index: int) -> None:
+        threading.Timer(5, lambda: asyncio.run(client.km.interrupt_kernel())).start()
+
+    client.on_cell_execute = interrupt
+    client.execute()  # raises where the interrupt is an error of the cell
+    assert "Stopped. What was there before is still there." in shown(notebook)
 
 
 def test_cells_out_of_order_and_twice(checkout: Path) -> None:

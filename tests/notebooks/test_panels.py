@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 from pathlib import Path
@@ -39,7 +40,7 @@ def session(models: Path) -> Session:
 
 def picked(session: Session, models: str, target: str = "0.32") -> Pick:
     pick = Pick(session, models, target)
-    pick.work.wait()
+    asyncio.run(pick.work.done())
     return pick
 
 
@@ -58,7 +59,7 @@ def test_another_target_is_another_look(models: Path):
     pick = picked(session, "models")
     pick.target.value = "0.13.0"
     pick.look.click()
-    pick.work.wait()
+    asyncio.run(pick.work.done())
     assert session.trial.target == "0.13.0"
 
 
@@ -67,7 +68,7 @@ def test_a_path_that_is_missing_is_said_and_changes_nothing(models: Path):
     pick = picked(session, "models")
     pick.path.value = "elsewhere"
     pick.look.click()
-    pick.work.wait()
+    asyncio.run(pick.work.done())
     assert pick.work.said == "elsewhere: no such file or folder; check the path"
     assert session.trial.path == models
     assert not pick.look.disabled
@@ -114,7 +115,7 @@ def test_stop_ends_a_look():
     assert not work.stop.disabled
     work.stop.click()
     may_go.set()
-    work.wait()
+    asyncio.run(work.done())
     assert work.said == "Stopped. What was there before is still there."
     assert work.stop.disabled
 
@@ -122,7 +123,7 @@ def test_stop_ends_a_look():
 def test_a_fault_in_the_background_is_seen():
     work = Work("Looking")
     work.start(lambda progress: str(1 / 0), ())
-    work.wait()
+    asyncio.run(work.done())
     assert "ZeroDivisionError" in work.said
 
 
@@ -187,11 +188,11 @@ def test_source_text_is_never_markup(models: Path):
 def test_a_rule_is_left_out_and_taken_back(session: Session):
     panel = Rules(session)
     panel.boxes["VA303"].value = False
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert session.trial.left_out == {"VA303"}
     assert panel.work.said.startswith("Left out: VA303")
     panel.boxes["VA303"].value = True
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert session.trial.left_out == frozenset()
     assert not any(box.disabled for box in panel.boxes.values())
 
@@ -199,7 +200,7 @@ def test_a_rule_is_left_out_and_taken_back(session: Session):
 def test_what_needs_a_rule_goes_with_it_and_is_named(session: Session):
     panel = Rules(session)
     panel.boxes["VA202"].value = False
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert "VA201" in panel.work.said
 
 

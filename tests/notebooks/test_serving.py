@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -74,7 +75,7 @@ def started(bench: Bench) -> tuple[Served, Serve]:
 
 def test_the_checkpoint_is_served_under_the_name_that_the_plugin_registers(bench: Bench):
     served, panel = started(bench)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert panel.work.said.startswith("checkpoint is served as OrchardVLForConditionalGeneration")
     assert served._folder is not None
     folder = Path(served._folder.name)
@@ -87,26 +88,26 @@ def test_the_checkpoint_is_served_under_the_name_that_the_plugin_registers(bench
 
 def test_a_question_goes_out_with_its_picture(bench: Bench):
     served, panel = started(bench)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     chat = Chat(served, "", "What is it?")
-    chat.work.wait()
+    asyncio.run(chat.work.done())
     assert chat.answers == [(red_circle(), "What is it?", "I see image_url and text.")]
     assert 'alt="the picture that was asked about"' in chat.story()
     chat.question.value = "<b>And now?</b>"
     chat.ask.click()
-    chat.work.wait()
+    asyncio.run(chat.work.done())
     assert "&lt;b&gt;And now?" in chat.story()
     served.end()
     chat.ask.click()
-    chat.work.wait()
+    asyncio.run(chat.work.done())
     assert chat.work.said == "nothing is served: run the cell that starts the server, above"
 
 
 def test_another_picture_is_taken_and_a_file_that_is_too_large_is_not(bench: Bench):
     served, panel = started(bench)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     chat = Chat(served, "", "What is it?")
-    chat.work.wait()
+    asyncio.run(chat.work.done())
     chat._take({"new": [{"name": "a.png", "type": "image/png", "size": 3, "content": b"abc"}]})
     assert chat.picture == data_address(b"abc")
     chat._take({"new": [{"name": "big.png", "type": "image/png", "size": 2**30, "content": b""}]})
@@ -117,22 +118,23 @@ def test_another_picture_is_taken_and_a_file_that_is_too_large_is_not(bench: Ben
 
 def test_what_is_no_picture_is_said(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     served, panel = started(bench)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     chat = Chat(served, "", "What is it?")
-    chat.work.wait()
+    asyncio.run(chat.work.done())
     chat._take({"new": [{"name": "a.txt", "size": 3, "type": "text/plain", "content": b"abc"}]})
     assert chat.work.said == "text/plain is no picture; give a PNG or a JPEG"
     assert chat.picture == red_circle()
     monkeypatch.setattr(serving, "served", served)
     monkeypatch.setattr("porting.widgets.kernel.go_to_the_top", lambda: None)
-    assert str(serving.chat("What?", "missing.png")) == "missing.png: no such file; give the path of a picture, or none"
+    said = asyncio.run(serving.chat("What?", "missing.png"))
+    assert str(said) == "missing.png: no such file; give the path of a picture, or none"
     served.end()
 
 
 def test_a_server_that_dies_is_said(bench: Bench, way: list[str]):
     way[0] = "die"
     served, panel = started(bench)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert panel.work.said == "the server ended with code 1 before it answered"
     served.end()
 
@@ -145,7 +147,7 @@ def test_stop_ends_a_server_that_does_not_come_up(bench: Bench, way: list[str]):
         waiting.wait(0.05)
     process = served._server._process
     panel.work.stop.click()
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert panel.work.bad
     assert process.poll() is not None
 
@@ -161,28 +163,28 @@ def test_what_cannot_be_served_is_said(way: Any, models: str, checkpoint: str, s
     bench = Bench()
     port = bench.take(ROOT / models, Path("ported"))
     panel = Serve(Served(), port, Path(checkpoint), "Any", "float32")
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     assert said in panel.work.said
 
 
 def test_steps_out_of_order_are_one_line_each(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(serving, "bench", Bench())
     monkeypatch.setattr(serving, "served", Served())
-    said = [serving.serve("x", "y"), serving.chat("What?"), serving.demo()]
+    said = [asyncio.run(step) for step in (serving.serve("x", "y"), serving.chat("What?"), serving.demo())]
     assert all(isinstance(line, Line) for line in said)
     assert serving.end().text == "Nothing is served any more."
 
 
 def test_the_demo_app_is_started_over_the_server_and_linked(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     served, panel = started(bench)
-    panel.work.wait()
+    asyncio.run(panel.work.done())
     fake = "print('Open http://127.0.0.1:7999/ (stop with Ctrl+C)', flush=True); import time; time.sleep(60)"
     folder = Path("demo")
     (folder / "demo_app").mkdir(parents=True)
     (folder / "demo_app" / "__main__.py").write_text(fake)
     monkeypatch.setattr("porting.widgets.served.python_path", lambda: str(folder.resolve()))
     demo = Demo(served)
-    demo.work.wait()
+    asyncio.run(demo.work.done())
     assert demo.work.said == "The demo app talks to the served port."
     assert 'href="http://127.0.0.1:7999/"' in demo._link.value
     assert served._demo is not None
