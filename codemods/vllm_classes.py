@@ -9,9 +9,10 @@ from functools import cache
 
 from codemods import calls, moved_names
 from codemods.memory import remembered
-from codemods.parsed_file import ParsedFile, dotted
+from codemods.parsed_file import FunctionNode, ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
+from codemods.run_time_names import Value
 from codemods.vllm_api import Api, Signature, releases
 from codemods.vllm_api.api import PLAIN_BASES
 from codemods.vllm_contracts import contracts, outside_bases
@@ -112,6 +113,27 @@ def bases(run: Plan, cls: Class) -> Bases:
         else:
             closed = closed and base.plain
     return Bases(tuple(models), tuple(others), closed)
+
+
+@remembered
+def stands_for(run: Plan, cls: Class) -> frozenset[str]:
+    """The classes of vLLM's, at the target, whose instances run a class's methods: those it extends, and those that its
+    methods are put into."""
+    patched = {
+        patch.target.rpartition(".")[0]
+        for user in run.project.files
+        for patch in run.patches.of(user)
+        if patch.value is not None and _is_method(run, cls, patch.value)
+    }
+    return frozenset(patched | {part.home for part in bases(run, cls).models})
+
+
+def _is_method(run: Plan, cls: Class, value: Value) -> bool:
+    """Whether what a patch puts somewhere is a method of a class, `Tower.__init__`."""
+    if isinstance(value.node, FunctionNode):
+        return value.file is cls.file and value.node in cls.node.body
+    name = run.project.meaning(value.file, value.node) if isinstance(value.node, ast.Attribute) else None
+    return name is not None and name.rpartition(".")[0] == cls.qualified
 
 
 @remembered

@@ -10,9 +10,8 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.rules.dispatch_chain import _AFTER, _BEFORE
-from codemods.run_time_names import Value
 from codemods.uses import Uses, is_look_up, is_pure, only_asks, uses_of
-from codemods.vllm_classes import bases
+from codemods.vllm_classes import stands_for
 
 
 def plan(run: Plan) -> None:
@@ -83,7 +82,7 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
             _constants(run, file, constructor, family)
             continue
         state = run.backend(file.file, constructor)
-        theirs = _of_vllm(run, cls)
+        theirs = {name for home in stands_for(run, cls) for name in run.api.members(home)}  # vLLM's methods read them
         for statement in state.statements:
             if file.gone(statement):
                 continue
@@ -102,27 +101,6 @@ def _attributes(run: Plan, file: FilePlan, uses: Uses) -> None:
             ):
                 continue
             _remove(file, statement, f"{', '.join(f'self.{n}' for n in sorted(names))} is no longer needed")
-
-
-def _of_vllm(run: Plan, cls: Class) -> set[str]:
-    """Members of the vLLM classes that a class extends, or that its methods are put into: vLLM's own methods, which
-    are not seen here, read them."""
-    stood_in_for = {
-        patch.target.rpartition(".")[0]
-        for user in run.project.files
-        for patch in run.patches.of(user)
-        if patch.value is not None and _is_method(run, cls, patch.value)
-    }
-    extended = {part.home for part in bases(run, cls).models}
-    return set().union(*(run.api.members(name) for name in stood_in_for | extended))
-
-
-def _is_method(run: Plan, cls: Class, value: Value) -> bool:
-    """Whether what a patch puts somewhere is a method of a class, `Tower.__init__`."""
-    if isinstance(value.node, FunctionNode):
-        return value.file is cls.file and value.node in cls.node.body
-    name = run.project.meaning(value.file, value.node) if isinstance(value.node, ast.Attribute) else None
-    return name is not None and name.rpartition(".")[0] == cls.qualified
 
 
 def _constants(run: Plan, file: FilePlan, constructor: AnyFunction, family: list[Class]) -> None:

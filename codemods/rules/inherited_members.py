@@ -12,7 +12,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.vllm_api import Signature
-from codemods.vllm_classes import Bases, Method, bases, is_super
+from codemods.vllm_classes import Bases, Method, bases, is_super, stands_for
 from codemods.vllm_contracts import contracts
 
 _TOWER = """\
@@ -60,16 +60,50 @@ class Tower(Qwen3_VisionTransformer):
 _ANSWERS = {"use_data_parallel": ("vllm.model_executor.models.vision", "is_vit_use_data_parallel")}
 
 
+# Methods of vLLM's towers that gave a pair, of which xFormers read the second. vLLM 0.12.0.
+_PAIRS = frozenset({"compute_attn_mask_seqlen"})
+
+
 def plan(run: Plan) -> None:
     for file in run.open_files:
         for node in file.file.class_nodes:
             cls = Class(file.file, node)
+            for assign in _pairs(file, cls):
+                _find_pair(run, file, cls, assign)
             base = bases(run, cls) if node.bases and not file.gone(node) else None
             if base is not None and base.models:
                 if base.closed:
                     _find_gone(run, file, cls, base)
                 for method in _overrides(file, cls) if not contracts(run, cls) else ():
                     _find_override(run, file, cls, base, method)
+
+
+def _pairs(file: FilePlan, cls: Class) -> Iterator[ast.Assign]:
+    """`max_seqlen, seqlens = self.compute_attn_mask_seqlen(cu_seqlens)`"""
+    for name in _PAIRS:
+        for node in file.file.attributes.get(name, ()):
+            call = file.file.parents[node]
+            assign = file.file.parents[call] if isinstance(call, ast.Call) else None
+            if isinstance(assign, ast.Assign) and isinstance(assign.targets[0], ast.Tuple) and not file.gone(node):
+                if self_attribute(node) == name and file.file.class_of(node) is cls.node:
+                    yield assign
+
+
+def _find_pair(run: Plan, file: FilePlan, cls: Class, assign: ast.Assign) -> None:
+    assert isinstance(assign.value, ast.Call) and isinstance(assign.value.func, ast.Attribute)
+    name = assign.value.func.attr
+    theirs = [home for home in sorted(stands_for(run, cls)) if name in run.api.members(home)]
+    patched = any(p.target.endswith(f".{name}") for user in run.project.files for p in run.patches.of(user))
+    if theirs and not patched and not _is_ours(run, cls, name, above=False):
+        short = theirs[0].rpartition(".")[2]
+        file.find(
+            RULE,
+            assign,
+            Severity.ERROR,
+            f"{name} of {short} gives max_seqlen alone in vLLM {run.target.version}, and two values are taken from it",
+            "Take one value, and pass no lengths for xFormers on.",
+            covers=assign.targets[0],
+        )
 
 
 def _find_gone(run: Plan, file: FilePlan, cls: Class, base: Bases) -> None:
@@ -219,7 +253,8 @@ RULE = Rule(
     why=(
         "A plugin that subclasses one of vLLM's models or towers reads attributes that its base sets, calls methods of "
         "it, and overrides methods that it calls. Where a release took such a member away, or calls it with other "
-        "arguments, nothing fails at import: it fails, or silently does nothing, when the model runs. It is reported; "
+        "arguments, nothing fails at import: it fails, or silently does nothing, when the model runs. It is reported, "
+        "as is a pair taken from a method that gives one value now; "
         "what can be asked of vLLM instead is set again by the subclass. What the plugin sets itself is left alone."
     ),
     follows="the members and signatures of the target release, as the index has them",

@@ -335,6 +335,37 @@ class TestCalls:
         assert f"{call}, sequence_lengths=None)" in ported.text
 
 
+PAIR = """\
+from torch import nn
+from vllm.attention.layer import check_upstream_fa_availability as has
+from vllm.model_executor.models.qwen2_vl import Qwen2VisionTransformer
+
+
+class Tower({base}):
+    def forward(self, x, cu_seqlens):
+        max_seqlen, seqlens = self.compute_attn_mask_seqlen(cu_seqlens)
+        return self.blocks(x, cu_seqlens, max_seqlen, seqlens, has)
+"""
+
+
+class TestPair:
+    """VA642: a method of vLLM's towers that gave two values up to 0.11."""
+
+    PATCH = "\n\nQwen2VisionTransformer.forward = Tower.forward\n"
+    OWN = "\n    def compute_attn_mask_seqlen(self, cu_seqlens):\n        return None, None\n"
+
+    @pytest.mark.parametrize(
+        ("base", "more"), [("Qwen2VisionTransformer", ""), ("nn.Module", PATCH)], ids=["a subclass", "a patch"]
+    )
+    def test_is_reported(self, base: str, more: str, port: Port) -> None:
+        (message,) = said(port(PAIR.format(base=base) + more, "0.32"), "VA642")
+        assert message.startswith("compute_attn_mask_seqlen of Qwen2VisionTransformer gives max_seqlen alone")
+
+    @pytest.mark.parametrize(("base", "more"), [("Qwen2VisionTransformer", OWN), ("nn.Module", "")])
+    def test_of_the_plugins_own_is_not(self, base: str, more: str, port: Port) -> None:
+        assert said(port(PAIR.format(base=base) + more, "0.32"), "VA642") == []
+
+
 STAND_IN = """\
 import torch
 from torch import nn
