@@ -210,7 +210,9 @@ def _with_parameter(parameters: cst.Parameters, edit: E.AddParameter) -> cst.Par
     last_of_all = (
         group == "kwonly_params" or not parameters.star_arg or isinstance(parameters.star_arg, cst.MaybeSentinel)
     )
-    usual = next((i.comma for i in reversed(items[:-1]) if isinstance(i.comma, cst.Comma)), None)
+    ahead = [*parameters.params, parameters.star_arg] if group == "kwonly_params" else []
+    others = [i for i in [*ahead, *items[:-1]] if isinstance(i, (cst.Param, cst.ParamStar))]
+    usual = next((i.comma for i in reversed(others) if isinstance(i.comma, cst.Comma)), None)
     between = usual if usual is not None and _comment(usual.whitespace_after) is None else None
     if between is None:
         between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

@@ -213,6 +213,17 @@ class TestMergedEmbeddings:
         mask = "is_multimodal=torch.isin(ids, torch.as_tensor(self.ids, device=ids.device))"
         assert f"return self.embed_input_ids(ids, images, {mask})" in after
 
+    def test_a_parameter_that_comes_gets_a_line_of_its_own_where_the_others_have_one(self, port) -> None:
+        after, _ = port(
+            "from torch import nn\n"
+            "from vllm.model_executor.models.interfaces import SupportsMultiModal\n\n\n"
+            "class Model(nn.Module, SupportsMultiModal):\n"
+            "    def embed_input_ids(\n        self,\n        input_ids,\n        images=None,\n        *,\n"
+            "        is_multimodal=None,\n    ):\n        return self.language_model.embed_input_ids(input_ids)\n",
+            "0.14",
+        )
+        assert "        is_multimodal=None,\n        handle_oov_mm_token: bool = False,\n    ):\n" in after
+
     def test_handle_oov_mm_token_goes_with_the_interface(self, port) -> None:
         method = (
             "    def embed_input_ids(\n"
