@@ -16,7 +16,7 @@ from codemods.rule import Rule
 def plan_modules(run: Plan, file: FilePlan, rule: Rule) -> None:
     """What is read from a module that moved is imported by name; an import that then serves nothing goes."""
     for statement, alias, module in _modules(run, file):
-        reads = list(_reads(file, statement, alias))
+        reads = [node for node in _reads(file, statement, alias) if _is_of(file, node, module)]
         kept = [node for node in reads if not file.gone(node)]
         left = [node for node in kept if not _follow(run, file, rule, node)]
         if len(left) < len(reads) and not left:
@@ -54,6 +54,12 @@ def _reads(file: FilePlan, statement: ast.Import | ast.ImportFrom, alias: ast.al
             chain.append(above)
         if dotted(chain[min(len(chain), steps) - 1]) == local:
             yield chain[-1]
+
+
+def _is_of(file: FilePlan, node: ast.expr, module: str) -> bool:
+    """Whether a read goes through this module: the name may be another import's, elsewhere in the file."""
+    name = file.file.resolve(node, node)
+    return name in (None, f"{module}.{node.attr}" if isinstance(node, ast.Attribute) else module)
 
 
 def _follow(run: Plan, file: FilePlan, rule: Rule, node: ast.expr) -> bool:

@@ -106,7 +106,8 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
         return None  # `from vllm.attention import layer`: looked at by what is read from it
     home = moved_names.home(run, module, name)
     remedy = f"Bind it once, from {home.module}, and run again." if home else "Take its uses out or replace them."
-    if import_moves.rivals(file.file, statement, alias.asname or name):
+    rivals = import_moves.rivals(file.file, statement, alias.asname or name)
+    if rivals and not all(_repeats(run, file, statement, other, alias.asname or name, home) for other in rivals):
         if run.api.has(module, name) is False:
             import_moves.tell_of_rivals(run, file, RULE, statement, alias, remedy)
         return None
@@ -136,6 +137,18 @@ def _home(run: Plan, file: FilePlan, statement: ast.ImportFrom, alias: ast.alias
             file.refused.append(E.Ref.of(alias))
             return None
     return home
+
+
+def _repeats(run: Plan, file: FilePlan, statement: ast.stmt, other: ast.AST, local: str, home: Home | None) -> bool:
+    """Whether another import of a name gives the same at the target, and is not the other arm of a choice."""
+    if home is None or not isinstance(other, ast.ImportFrom):
+        return False
+    choice = import_moves.guard(file.file, statement)
+    if choice is not None and choice is import_moves.guard(file.file, other):
+        return False
+    module = file.file.absolute(other)
+    names = [alias.name for alias in other.names if local == (alias.asname or alias.name)]
+    return bool(names) and all(moved_names.home(run, module, name) == home for name in names)
 
 
 def _is_unused(run: Plan, file: FilePlan, statement: ast.stmt, local: str) -> bool:

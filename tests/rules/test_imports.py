@@ -432,6 +432,37 @@ class TestNameBoundTwice:
         assert [(f.line, f.severity) for f in findings] == [(3, Severity.ERROR)]
         assert "bound in several places (lines 4, 6)" in findings[0].message
 
+    def test_follows_where_the_other_is_no_choice_but_the_same_again(self, port: Port) -> None:
+        after, findings = port(
+            """\
+            from vllm.model_executor.layers.attention import Attention
+
+            try:
+                from vllm.attention.layer import Attention, AttentionType
+            except ImportError:
+                pass
+
+            kinds = Attention, AttentionType
+            """
+        )
+        assert "    from vllm.model_executor.layers.attention import Attention\n" in after
+        assert "vllm.attention.layer" not in after
+        assert findings == []
+
+    def test_is_looked_up_where_it_is_bound(self, port: Port) -> None:
+        text = """\
+            def one():
+                import vllm.envs as envs
+
+                return envs
+
+            def other(more):
+                from vllm.envs import environment_variables as envs
+
+                envs.update(more)
+            """
+        assert port(text) == (dedent(text), [])
+
     def test_needs_nothing_where_one_import_works(self, port: Port) -> None:
         after, findings = port(self.OLD_AND_NEW)
         assert after == dedent(self.OLD_AND_NEW)
