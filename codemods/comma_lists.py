@@ -141,15 +141,19 @@ def with_bases(node: cst.ClassDef, bases: Sequence[cst.Arg]) -> cst.ClassDef:
 
 
 def without_import(node: Any, name: str) -> Any:
+    """An import less a name of it, however often it stands there."""
     if isinstance(node, cst.RemovalSentinel):
         return node
-    for index, alias in enumerate(node.names):
-        if cst.Module([]).code_for_node(alias.name) == name:
-            kept = _without(node.names, index)
-            if not kept:
-                return cst.RemoveFromParent()
-            return node.with_changes(names=kept)
-    return node
+    kept = list(node.names)
+    while (index := next((i for i, a in enumerate(kept) if _imported(a) == name), None)) is not None:
+        kept = list(_without(kept, index))
+    if len(kept) == len(node.names):
+        return node
+    return node.with_changes(names=kept) if kept else cst.RemoveFromParent()
+
+
+def _imported(alias: cst.ImportAlias) -> str:
+    return cst.Module([]).code_for_node(alias.name)
 
 
 def with_signature(node: cst.FunctionDef, edit: Any) -> cst.FunctionDef:

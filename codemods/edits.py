@@ -161,7 +161,7 @@ class RemoveElement:
 
 @dataclass(frozen=True)
 class RemoveImport:
-    """Take one name out of an import statement; the statement goes with its last name."""
+    """Take one name out of an import statement, under whatever local names; the statement goes with its last name."""
 
     statement: Ref
     name: str  # as imported, before any `as`

@@ -213,6 +213,8 @@ def _imports(run: Plan, file: FilePlan, uses: Uses) -> None:
                 _remove(file, block, f"{imported.alias} is no longer imported")
             continue
         name = imported.name or imported.module
+        if any(a.name == name and (a.asname or a.name) != imported.alias for a in imported.statement.names):
+            continue  # the same again under another local name, which the edit would take out as well
         edit = E.RemoveImport(E.Ref.of(imported.statement), name)
         if edit not in file.edits:
             file.rewrite(RULE, imported.statement, f"{imported.alias} is no longer imported", [edit])

@@ -155,7 +155,7 @@ def _is_unused(run: Plan, file: FilePlan, statement: ast.stmt, local: str) -> bo
     """Whether an import is all that a file says of a name, down to its texts, and no other file takes it from here."""
     word = re.compile(rf"\b{re.escape(local)}\b")
     own = "\n".join(file.file.lines[statement.lineno - 1 : statement.end_lineno])
-    alone = len(word.findall(file.file.text)) == len(word.findall(own)) and not file.file.is_package
+    alone = len(word.findall(file.file.text)) == len(word.findall(own)) == 1 and not file.file.is_package
     return alone and not run.taken(file, local)
 
 

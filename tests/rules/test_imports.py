@@ -404,6 +404,29 @@ class TestNameThatIsNotThere:
         assert findings[0].remedy == "Port to vLLM 0.15.0 or later."
 
 
+class TestNameImportedTwice:
+    """By one statement, which linters tell of and nothing else does."""
+
+    def test_goes_as_often_as_it_stands_there(self, port: Port) -> None:
+        after, findings = port(
+            """\
+            from vllm.attention.layer import Attention, Attention
+            from vllm.utils import cdiv, cdiv as ceil, round_up
+
+            kinds = Attention, cdiv, ceil, round_up
+            """
+        )
+        assert after == dedent(
+            """\
+            from vllm.model_executor.layers.attention import Attention
+            from vllm.utils.math_utils import cdiv, cdiv as ceil, round_up
+
+            kinds = Attention, cdiv, ceil, round_up
+            """
+        )
+        assert findings == []
+
+
 class TestNameBoundTwice:
     OLD_AND_OLDER = """\
         import os
