@@ -20,7 +20,7 @@ Body = list[Any]  # statements of a block: LibCST has no common type for them th
 def place_imports(module: cst.Module, imports: Sequence[AddImport]) -> cst.Module:
     """The module with every import of `imports` available at module level, each exactly once."""
     body: Body = list(module.body)
-    for new in sorted(set(imports), key=lambda item: (item.module, item.name)):
+    for new in sorted(set(imports), key=lambda item: (item.module, item.name, item.asname or "")):
         body = _placed(body, new)
     return module.with_changes(body=body)
 
