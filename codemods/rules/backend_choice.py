@@ -46,16 +46,26 @@ def _plan_class(run: Plan, file: FilePlan, found: AttentionClass) -> None:
         for guard in guards
         for inner in guard.body
     )
+    fixed = next(
+        (s.value for s in found.constructor.body if isinstance(s, ast.Assign) and _is_member(run, file, s.value)), None
+    )
+    review = "an unsupported backend used to fall back to TORCH_SDPA here; vLLM now refuses it" if falls_back else ""
+    if fixed is not None and not found.state.calls:
+        review = f"{ast.unparse(fixed)} was the backend here whatever vLLM had chosen; vLLM now chooses"
     file.rewrite(
         RULE,
         found.state.statements[0] if found.state.statements else place,
         f"{found.cls.node.name}: MMEncoderAttention is built as self.{found.op} and chooses its own backend",
         edits,
-        review="an unsupported backend used to fall back to TORCH_SDPA here; vLLM now refuses it" if falls_back else "",
+        review=review,
     )
     for call in found.state.calls:
         tell_of_forced(run, file, RULE, call, keyword(call, V.OVERRIDE))
     _retarget(run, file, found)
+
+
+def _is_member(run: Plan, file: FilePlan, value: ast.expr) -> bool:
+    return V.is_backend_enum(run.project, file.file, value)
 
 
 def _constructor_call(run: Plan, found: AttentionClass) -> str:

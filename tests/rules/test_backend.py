@@ -383,6 +383,17 @@ class TestForcedBackend:
             ("VA202", "VisionAttention.__init__ no longer asks for AttentionBackendEnum.TORCH_SDPA")
         ]
 
+    def test_of_an_attention_that_asks_for_none_is_to_be_looked_at(self, port: Port) -> None:
+        asked = MODEL[MODEL.index(OWN) : MODEL.index("        self.is_flash_attn_backend")]
+        fixed = "        self.attn_backend = AttentionBackendEnum.FLASH_ATTN\n"
+        kernel = "from flash_attn import flash_attn_varlen_func\nfrom torch import nn\n"
+        own = ("self.flash_attn_varlen_func(", "flash_attn_varlen_func(", "from torch import nn\n", kernel)
+        told = "attn_backend_override=None):\n        super().__init__()\n        self.head_dim"
+        takes = told.replace("None):", "None, attn_backend=None):")
+        ported = port(edited(MODEL, asked, fixed, *own, told, takes))
+        (review,) = [r.safety for r in ported.rewrites if r.code == "VA202" and "is built as" in r.message]
+        assert review.startswith("review: AttentionBackendEnum.FLASH_ATTN was the backend here")
+
     def test_that_the_target_has_not_is_no_loss(self, port: Port) -> None:
         assert port(FORCED.format(member="XFORMERS"), "0.32").findings == []
 
