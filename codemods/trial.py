@@ -10,6 +10,7 @@ What is written is what was seen, to the byte:
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections import Counter
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from codemods import vllm_api
 from codemods.carry_out import Progress
-from codemods.discover import SKIPPED_FOLDERS
+from codemods.discover import SKIPPED_FOLDERS, SUFFIXES
 from codemods.findings import FileReport, Report
 from codemods.hunks import Hunk, hunks
 from codemods.plan import FilePlan
@@ -36,11 +37,15 @@ class TrialError(Exception):
 
 @dataclass(frozen=True)
 class Written:
-    """What a write left on the disk: where, whether that is a copy, and of each file its bytes before and after."""
+    """What a write left on the disk: where, whether that is a copy, and of each file its bytes before and after.
+
+    `kept` is where an earlier copy went that somebody had edited.
+    """
 
     place: Path
     is_copy: bool
     files: dict[Path, tuple[bytes, bytes]]
+    kept: Path | None = None
 
 
 class Trial:
@@ -104,13 +109,14 @@ class Trial:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path | None = None) -> Written:
-        """Write what was looked at: into a copy below `folder`, which replaces an earlier one, or in place.
+        """Write what was looked at: into a copy below `folder`, or in place.
 
-        Raises TrialError where nothing may be written; no file is then changed.
+        An earlier copy is replaced, and kept aside where it was edited. Raises TrialError where nothing may be written;
+        no file is then changed.
         """
         changed = self.changed
         sources = [self._source(file) for file in changed]
-        place = self.path if folder is None else self._copied(folder)
+        place, kept = (self.path, None) if folder is None else self._copied(folder)
         root = Path(os.path.realpath(place))
         done: dict[Path, tuple[bytes, bytes]] = {}
         for file, source in zip(changed, sources):
@@ -121,7 +127,9 @@ class Trial:
                 _put_back(done)
                 raise TrialError(str(problem)) from problem
             done[to] = (source.raw, to.read_bytes())
-        self.written = Written(place, folder is not None, done)
+        if folder is not None:
+            _seal(place).write_text(_digest(place))
+        self.written = Written(place, folder is not None, done, kept)
         return self.written
 
     def undo(self) -> str:
@@ -131,10 +139,17 @@ class Trial:
             raise TrialError("nothing is written yet: there is nothing to undo")
         since = [str(path) for path, (_, after) in self.written.files.items() if _bytes(path) != after]
         if since:
-            raise TrialError(f"changed since it was written, so left alone: {', '.join(since)}")
+            raise TrialError(
+                f"nothing is undone, for what was edited since would be lost: {', '.join(since)}; "
+                "save those edits elsewhere, take them out, and undo again"
+            )
         written, self.written = self.written, None
         if written.is_copy:
             _remove(written.place)
+            _seal(written.place).unlink(missing_ok=True)
+            if written.kept is not None:
+                written.kept.rename(written.place)
+                return f"{written.place} is taken away, and the earlier copy is back"
             return f"{written.place} is taken away"
         _put_back(written.files)
         return f"{len(written.files)} files are as they were before"
@@ -144,17 +159,20 @@ class Trial:
             source = SourceFile.read(Path(file.path))
         except SourceError as problem:
             raise TrialError(str(problem)) from problem
+        if self.written is not None and self.written.files.get(source.path, (b"", b""))[1] == source.raw:
+            raise TrialError(f"{file.path} is ported already: there is nothing to write; Undo takes it back")
         if source.text != file.before:
             raise TrialError(f"{file.path} was changed since it was looked at; look again")
         return source
 
-    def _copied(self, folder: Path) -> Path:
-        """A fresh copy of what is ported, below the folder."""
+    def _copied(self, folder: Path) -> tuple[Path, Path | None]:
+        """A fresh copy of what is ported, below the folder; and where an edited one went that was there."""
         place = folder / self.path.resolve().name
         here, there = self.path.resolve(), place.resolve()
         if here == there or here in there.parents or there in here.parents:
             raise TrialError(f"{place} lies in {self.path}, or around it; write to another folder")
         try:
+            kept = _put_aside(place)
             _remove(place)
             folder.mkdir(parents=True, exist_ok=True)
             if self.path.is_dir():
@@ -163,7 +181,32 @@ class Trial:
                 shutil.copy2(self.path, place)
         except OSError as problem:
             raise TrialError(f"{place} cannot be written: {problem.strerror or problem}") from problem
-        return place
+        return place, kept
+
+
+def _seal(place: Path) -> Path:
+    """The file beside a copy that says what was written there."""
+    return place.with_name(f".{place.name}.sha256")
+
+
+def _digest(place: Path) -> str:
+    """Of the files of a copy that a port may change, and their names."""
+    files = [path for path in place.rglob("*") if path.suffix in SUFFIXES] if place.is_dir() else [place]
+    found = hashlib.sha256()
+    for file in sorted(files):
+        found.update(f"{file.relative_to(place.parent)}\0".encode() + file.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def _put_aside(place: Path) -> Path | None:
+    """Give a copy another name where it is not as it was written; None where it is, or there is none."""
+    seal = _seal(place)
+    if not place.exists() or (seal.exists() and seal.read_text() == _digest(place)):
+        return None
+    number = 1
+    while (kept := place.with_name(f"{place.name}.kept-{number}")).exists():
+        number += 1
+    return place.rename(kept)
 
 
 def _put_back(files: dict[Path, tuple[bytes, bytes]]) -> None:

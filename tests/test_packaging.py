@@ -272,3 +272,13 @@ def test_no_usable_python_gets_one_clear_line(make: Make, tmp_path: Path, goal: 
     result = make(goal, "PYTHON=", f"VENV={tmp_path / 'none'}")
     assert result.returncode != 0
     assert result.stderr.splitlines()[0].startswith("make: no Python 3.10 or newer")
+
+
+def test_the_environment_of_make_vllm_is_found_without_pytest():
+    """`make notebooks` asks in an environment that has what notebooks need, and no more."""
+    code = (
+        "import sys; sys.modules['pytest'] = None; import tests.wheels; print(tests.wheels.environment_path('0.32.0'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "vllm-env" in done.stdout

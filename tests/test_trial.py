@@ -62,9 +62,30 @@ def test_undo_leaves_alone_what_was_edited_since(models: Path):
     edited = models / "vision.py"
     edited.write_text(edited.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
     kept = texts(models)
-    with pytest.raises(TrialError, match=r"changed since it was written, so left alone: .*vision\.py$"):
+    with pytest.raises(TrialError, match=r"nothing is undone, for what was edited since would be lost: .*vision\.py;"):
         trial.undo()
     assert texts(models) == kept
+
+
+def test_a_copy_that_was_edited_is_kept_aside(models: Path, tmp_path: Path):
+    trial = Trial(models, "0.32")
+    place = trial.write(tmp_path / "ported").place
+    assert trial.write(tmp_path / "ported").kept is None  # as it was written
+    edited = place / "vision.py"
+    edited.write_text(edited.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
+    mine = texts(place)
+    kept = trial.write(tmp_path / "ported").kept
+    assert kept == tmp_path / "ported" / "models.kept-1"
+    assert texts(kept) == mine
+    trial.undo()
+    assert texts(place) == mine
+
+
+def test_a_port_in_place_is_not_written_twice(models: Path):
+    trial = Trial(models, "0.32")
+    trial.write()
+    with pytest.raises(TrialError, match=r"is ported already: there is nothing to write; Undo takes it back$"):
+        trial.write()
 
 
 def test_undo_without_a_write_is_said(models: Path):

@@ -20,7 +20,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
-import pytest
 from packaging.requirements import Requirement
 
 from porting.releases import CACHE, LEFT_OUT, Unavailable, last_line, locked, run, uv
@@ -136,6 +135,8 @@ def import_path(version: str) -> list[Path]:
 
 def give_up(reason: str) -> NoReturn:
     """End the test that asked: in CI a missing release is a failure, elsewhere it may be a machine without network."""
+    import pytest  # not needed to say where the environment is
+
     outcome = pytest.fail if os.environ.get("CI") else pytest.skip
     raise outcome.Exception(reason, pytrace=False) from None
 

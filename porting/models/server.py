@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -65,7 +66,8 @@ class Server:
         while True:
             meanwhile()
             if not self.alive:
-                raise self._gone(f"the server ended with code {self._process.returncode} before it answered")
+                why = _last_error(self._log.read_text(errors="replace"))
+                raise self._gone(f"the server ended with code {self._process.returncode} before it answered{why}")
             with suppress(OSError):
                 urllib.request.urlopen(f"{self.url}/health", timeout=5).close()
                 return
@@ -125,6 +127,12 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _last_error(log: str) -> str:
+    """The last line of a log that names an error, as the end of a sentence; vLLM's may be thousands of letters long."""
+    told = [line.strip() for line in log.splitlines() if re.search(r"\b\w*[Ee]rror\b[:,]", line)]
+    return f": {told[-1][:200]}" if told else ""
 
 
 def _why(error: Exception) -> str:

@@ -1,4 +1,8 @@
-"""What cells have in common: where they run, and a line instead of a traceback where one is out of order."""
+"""What cells have in common: where they run, and a line instead of a traceback where one is out of order.
+
+Where nobody looks on, a line would be overlooked: with `VITPORT_UNATTENDED=1` in the environment it is an error, which
+ends a run of papermill or `jupyter execute`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ def step(make: Callable[Given, Shown]) -> Callable[Given, Shown]:
         try:
             return make(*args, **kwargs)
         except _SAID as problem:
-            return Line(str(problem))
+            return _said(problem)
 
     return called
 
@@ -56,14 +60,26 @@ def long_step(make: Callable[Given, Working]) -> Callable[Given, Coroutine[Any, 
         try:
             panel = make(*args, **kwargs)
         except _SAID as problem:
-            return Line(str(problem))
+            return _said(problem)
         handle = display(panel, display_id=True)
         await panel.work.done()
         if handle is not None:  # in a kernel
             handle.update(panel)
+        if panel.work.bad and _unattended():
+            raise NotYet(panel.work.said)
         return None
 
     return called
+
+
+def _said(problem: Exception) -> Line:
+    if _unattended():
+        raise problem
+    return Line(str(problem))
+
+
+def _unattended() -> bool:
+    return os.environ.get("VITPORT_UNATTENDED", "") not in ("", "0")
 
 
 def go_to_the_top() -> None:

@@ -20,7 +20,7 @@ from porting.widgets.findings import Findings
 from porting.widgets.kernel import Shown, long_step, say_what_to_run, step
 from porting.widgets.pick import Pick
 from porting.widgets.rules import Rules
-from porting.widgets.session import Session
+from porting.widgets.session import NotYet, Session
 from porting.widgets.side_by_side import SideBySide
 from porting.widgets.write import Write
 
@@ -32,6 +32,8 @@ session = Session()
 @long_step
 def pick(models: str, target: str, left_out: Iterable[str] = ()) -> Pick:
     """Choose what to port: a path, or "vllm 0.12.0" for the vision files of a release. Looks at once."""
+    if not isinstance(target, str):
+        raise NotYet(f"the target is the number {target}, which may have lost a zero: give a text, with papermill's -r")
     return Pick(session, models, target, left_out)
 
 

@@ -50,6 +50,7 @@ class Pick(Panel):
         super().__init__([self.what, self.path, self.release, self.target, self.look, self.work.widget])
         self.what.value = what
         self._fit()
+        session.listen(self._tell)
         self.what.observe(self._fit, "value")
         self.look.on_click(lambda _: self.start())
         try:
@@ -76,10 +77,19 @@ class Pick(Panel):
         try:
             path = self._chosen()
             left_out, self._left_out = self._left_out, ()
-            trial = self.session.choose(path, self.target.value, left_out, progress)
-            return f"{path} for vLLM {trial.target}: files: {counts.files(trial.seen)}"
+            self.session.choose(path, self.target.value, left_out, progress)
+            return self._found()
         finally:
             self.look.disabled = False
+
+    def _found(self) -> str:
+        trial = self.session.trial
+        return f"{trial.path} for vLLM {trial.target}: files: {counts.files(trial.seen)}"
+
+    def _tell(self) -> None:
+        """Rules may have been left out since."""
+        if not self.work.running:
+            self.work.say(self._found())
 
     def _chosen(self) -> Path:
         if self.what.value == _EXAMPLE:

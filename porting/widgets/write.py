@@ -47,7 +47,8 @@ class Write(Panel):
         trial = self.session.trial
         try:
             written = trial.write(self.folder if self.where.value == COPY else None)
-            self._say(f"{_files(len(written.files))} ported in {written.place}{_left(trial)}")
+            kept = f"; the copy that was there, edited since, is now {written.kept}" if written.kept else ""
+            self._say(f"{_files(len(written.files))} ported in {written.place}{_left(trial)}{kept}")
         except TrialError as problem:
             self._say(str(problem), bad=True)
         self.undo.disabled = trial.written is None
@@ -78,4 +79,7 @@ def _files(count: int) -> str:
 
 def _left(trial: Trial) -> str:
     left = len([file for file in trial.seen.files if file.findings])
-    return f"; {_files(left)} with findings for a person" if left else "; nothing is left for a person"
+    failed = len([file for file in trial.seen.files if file.error])
+    told = [f"{_files(left)} with findings for a person"] if left else []
+    told += [f"{_files(failed)} that could not be read"] if failed else []
+    return "; " + (", ".join(told) or "nothing is left for a person")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
+import shlex
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -100,6 +105,34 @@ def test_another_model_for_another_target_is_migrated(checkout: Path) -> None:
     assert "What a port to vLLM 0.28.0 changes" in html
     assert "Pooling may be cross-attention" in html
     assert "Left out: VA701" in html
+
+
+def papermill_as_documented(folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """The command of the guide, with other values for parameters and in the environment."""
+    (line,) = re.findall(r"^VITPORT_UNATTENDED=1 papermill .*$", (ROOT / "docs/notebooks.md").read_text(), re.M)
+    _, _, *words = shlex.split(line)
+    for name, value in given.items():
+        words[words.index(name) + 1] = value
+    command = [sys.executable, "-m", "papermill", *words, "--no-progress-bar", "--cwd", str(folder)]
+    environment = {**os.environ, "VITPORT_UNATTENDED": "1"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_command_of_the_guide_migrates_a_file(checkout: Path) -> None:
+    (checkout / "models").mkdir()
+    (checkout / "models" / "vision.py").write_text(POOLING, encoding="utf-8")
+    done = papermill_as_documented(checkout)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "What a port to vLLM 0.28.0 changes" in shown(nbformat.read(checkout / "ported.ipynb", as_version=4))
+
+
+@pytest.mark.parametrize(("name", "value", "why"), [("MODELS", "nowhere", "no such file"), ("TARGET", "9.9", "9.9")])
+def test_unattended_a_step_that_cannot_be_done_is_an_error(checkout: Path, name: str, value: str, why: str) -> None:
+    (checkout / "models").mkdir()
+    (checkout / "models" / "vision.py").write_text(POOLING, encoding="utf-8")
+    done = papermill_as_documented(checkout, **{name: value})
+    assert done.returncode == 1
+    assert why in done.stderr.splitlines()[-1] or why in done.stderr[-600:]
 
 
 def test_another_model_is_checked_as_far_as_was_asked(checkout: Path) -> None:

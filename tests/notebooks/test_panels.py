@@ -10,6 +10,7 @@ from pathlib import Path
 import ipywidgets
 import pytest
 
+from codemods.reports import counts
 from porting.widgets import migrating
 from porting.widgets.findings import Findings
 from porting.widgets.panel import Line, Panel
@@ -91,6 +92,20 @@ def test_only_what_belongs_to_the_choice_can_be_filled_in(models: Path):
     assert (pick.path.layout.display, pick.release.layout.display) == ("", "none")
     pick.what.value = "files of a vLLM release"
     assert (pick.path.layout.display, pick.release.layout.display) == ("none", "")
+
+
+def test_a_target_that_became_a_number_is_said():
+    line = asyncio.run(migrating.pick("models", 0.3))  # type: ignore[arg-type]  as papermill's -p makes of 0.30
+    assert str(line).startswith("the target is the number 0.3, which may have lost a zero")
+
+
+def test_the_line_of_a_look_counts_what_is_left_when_rules_are_left_out(models: Path):
+    session = Session()
+    pick = picked(session, "models", "0.32")
+    assert "3 rewritten" in pick.work.said
+    session.leave_out(["VA201"])
+    assert pick.work.said.endswith(counts.files(session.trial.seen))
+    assert "1 rewritten, 2 unchanged, 2 needs-attention" in pick.work.said
 
 
 @pytest.mark.parametrize("target", ["0.12", "9.9", "newest"])

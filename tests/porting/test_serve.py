@@ -13,6 +13,7 @@ import pytest
 from codemods.migrate import main as migrate
 from porting.levels import serve
 from porting.models.engine import Answer
+from porting.models.server import _last_error
 from porting.plugin import Plugin, plugin_of
 
 PLUGIN = Path(__file__).parents[2] / "examples" / "orchard_vl_plugin"
@@ -28,6 +29,19 @@ def test_the_same_tokens_with_other_probabilities_are_a_difference() -> None:
     close, far = ([Answer((7, 8), (-1.0, -2.0 - by)), RIGHT[1]] for by in (1e-5, 0.5))
     assert serve.different(close, RIGHT, 1e-3) == ""
     assert serve.different(far, RIGHT, 1e-3) == "the same tokens, but log probabilities differ by 0.5"
+
+
+def test_why_a_server_ended_is_the_last_error_of_its_log() -> None:
+    log = """\
+ERROR 10:11 [core] engine failed: TypeError: a wrapper's own
+  Value error, Model architectures ['Gone'] are not supported for now. {many}
+    For further information visit https://example.invalid/value_error
+INFO 10:12 bye
+"""
+    why = _last_error(log.format(many="Supported: " + "A" * 5000))
+    assert why.startswith(": Value error, Model architectures ['Gone'] are not supported for now.")
+    assert len(why) < 250
+    assert _last_error("INFO no error here\n") == ""
 
 
 def test_a_missing_answer_is_not_passed_over() -> None:
