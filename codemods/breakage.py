@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from codemods import calls, moved_names
 from codemods import edits as E
 from codemods import patched_target as at
-from codemods.findings import Change, Finding, Severity, Use
+from codemods.findings import Change, Finding, Rewrite, Severity, Use
 from codemods.parsed_file import FunctionNode
 from codemods.plan import FilePlan, Plan
-from codemods.rules import patches, source_patches
+from codemods.rules import RULES, patches, source_patches
 from codemods.source_version import newest_source
 from codemods.vllm_api import Api
 
+_RULES = {rule.code: rule for rule in RULES}
 _PATCHES = (patches.RULE.code, source_patches.RULE.code)
 
 
@@ -32,10 +33,12 @@ class _Row:
 
 
 def changes(run: Plan, file: FilePlan, findings: Iterable[Finding]) -> list[Change]:
-    """Every change that the target makes to what a file uses; what only a finding tells of comes as it tells it."""
+    """Every change that the target makes to what a file uses; what only a finding or a rewrite tells of comes as it
+    tells it."""
     left = [finding for finding in findings if finding.severity is not Severity.NOTE]
     found: list[Change] = []
-    for row in _rows(run, file):
+    rows = list(_rows(run, file))
+    for row in rows:
         fixed_by = _fixed_by(file, row.node)
         spoken = [f for f in left if _speaks_of(f, row)]
         left = [f for f in left if f not in spoken]
@@ -48,7 +51,30 @@ def changes(run: Plan, file: FilePlan, findings: Iterable[Finding]) -> list[Chan
         use = Use.PATCHES if finding.code in _PATCHES else Use.OTHER
         breaking = finding.severity is Severity.ERROR
         found.append(Change(finding.line, use, finding.code, finding.message, breaking, None, finding.remedy))
+    for rewrite in _told_by_no_row(file, rows):
+        breaking = _RULES[rewrite.code].unported is Severity.ERROR
+        found.append(Change(rewrite.line, Use.OTHER, rewrite.code, rewrite.message, breaking, rewrite.code))
     return sorted(set(found))
+
+
+def _told_by_no_row(file: FilePlan, rows: Iterable[_Row]) -> Iterator[Rewrite]:
+    """The rewrites of what names and signatures do not show. What only tidies up after others shows nothing.
+
+    A rule for attention rewrites a class in several places: where a row names one of them, it stands for all.
+    """
+    by_row = [(row.node, _fixed_by(file, row.node)) for row in rows]
+    here = {fixed_by for _, fixed_by in by_row}
+    for rewrite in file.rewrites:
+        rule = _RULES[rewrite.code]
+        if rule.unported is Severity.ERROR:
+            told = any(
+                fixed_by in (rule.code, "") and node.lineno <= rewrite.line <= node.end_lineno  # type: ignore[attr-defined]
+                for node, fixed_by in by_row
+            )
+        else:
+            told = rule.unported is Severity.NOTE or not here.isdisjoint((rule.code, *rule.requires))
+        if not told:
+            yield rewrite
 
 
 def _speaks_of(finding: Finding, row: _Row) -> bool:

@@ -50,11 +50,11 @@ def report_of(
     rewrites = () if entry.after is None else tuple(sorted(set(plan.rewrites)))
     findings = [*plan.findings, *([failure] if failure else [])]
     sites, left = account(run, plan, frozenset(name for rule in RULES for name in rule.names))
-    left = left if LEFTOVER.code in run.active else []
     told = tuple(sorted({*findings, *left}))
     if entry.notebook is not None:
         rewrites = tuple(_in_cell(entry.notebook, rewrite) for rewrite in rewrites)
-        told = (*(_in_cell(entry.notebook, finding) for finding in told), *_skipped_cells(entry.notebook))
+        skipped = _skipped_cells(entry.notebook) if LEFTOVER.code in run.active else ()
+        told = (*(_in_cell(entry.notebook, finding) for finding in told), *skipped)
     return FileReport(
         str(entry.path),
         source=describe(plan.source),

@@ -137,6 +137,7 @@ class Report:
     target: str
     files: tuple[FileReport, ...]
     dry_run: bool = False  # --check or --diff: nothing was written
+    incomplete: bool = False  # a file with the report, or the patch, could not be written
     version: str = field(default=__version__)
 
     @property
@@ -145,9 +146,10 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 nothing left to do; 1 findings remain (or, in a dry run, files would change); 2 some input failed."""
+        """0 nothing left to do; 1 findings remain (or, in a dry run, files would change); 2 some input or output
+        failed."""
         statuses = {file.status for file in self.files}
-        if Status.FAILED in statuses:
+        if Status.FAILED in statuses or self.incomplete:
             return 2
         if Status.NEEDS_ATTENTION in statuses:
             return 1

@@ -45,6 +45,8 @@ RULE = Rule(
 def account(run: Plan, plan: FilePlan, names: frozenset[str]) -> tuple[Sites, list[Finding]]:
     """The counts of a file's sites, and a finding for each site that nothing else accounts for.
 
+    With this rule ignored none tells of the last, and they are not counted.
+
     A site is an identifier among `names`: a name read or bound, an attribute, an imported name, a keyword, a parameter.
     """
     rewritten = refused = irrelevant = 0
@@ -68,7 +70,7 @@ def account(run: Plan, plan: FilePlan, names: frozenset[str]) -> tuple[Sites, li
             why = _wrong(run, plan, node, name)
             if why is None:
                 irrelevant += 1
-            else:
+            elif RULE.code in run.active:
                 refused += 1
                 left.append(_finding(plan, node, *why))
     return Sites(rewritten, refused, irrelevant), left

@@ -11,8 +11,9 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from codemods import __version__
 from codemods.reports import SUFFIXES, write_report
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from codemods.rule import Rule
     from codemods.run import Options
 
-BROKE_OFF = 2
+BROKE_OFF = UNWRITTEN = 2
 INTERRUPTED = 130  # what a shell expects of a program ended by Ctrl-C
 
 _DESCRIPTION = """\
@@ -47,6 +48,10 @@ exit codes:
 """
 
 
+class OutputError(Exception):
+    """Standard output cannot be written."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Raises SystemExit for --help, --version and bad usage."""
     parser = _parser()
@@ -57,7 +62,14 @@ def guarded(command: Callable[[], int]) -> int:
     """The exit code of a command, whatever happens to it; bad usage and --help raise SystemExit."""
     _tolerate_any_text()
     try:
-        return command()
+        try:
+            return command()
+        except SystemExit:
+            show("")  # what --help printed, if it can be
+            raise
+    except OutputError as error:
+        complain(f"error: {error}\n")
+        return UNWRITTEN
     except KeyboardInterrupt:
         print("vitport: interrupted; every file is whole, as it was or as ported: run again to go on", file=sys.stderr)
         return INTERRUPTED
@@ -94,7 +106,13 @@ def _run(paths: Sequence[Path], options: Options) -> Report:
 def _parser() -> Parser:
     parser = Parser("vitport", _DESCRIPTION, _EPILOG)
     add = parser.add_argument
-    add("paths", nargs="*", type=Path, metavar="PATH", help="a Python file, or a folder to search for *.py")
+    add(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        help="a Python file or notebook, or a folder to search for *.py and *.ipynb",
+    )
     add("--version", action="version", version=f"vitport {__version__}")
 
     add_versions(parser, several=True)
@@ -165,10 +183,10 @@ def _processors() -> int:
 
 def _options(parser: Parser, arguments: argparse.Namespace) -> tuple[Options, str]:
     """The run's options, and how its target was chosen."""
-    from codemods.run import Options
+    from codemods.run import Options, active_rules
 
     targets, why_target, source = versions(parser, arguments, arguments.target or [None])
-    return Options(
+    options = Options(
         target=targets[-1],
         also=targets[:-1],
         source=source,
@@ -178,7 +196,10 @@ def _options(parser: Parser, arguments: argparse.Namespace) -> tuple[Options, st
         ignore=_codes(parser, "--ignore", arguments.ignore),
         keep_params=arguments.keep_params,
         keep_guards=arguments.keep_guards,
-    ), why_target
+    )
+    if not any(options.asks_for(rule) for rule in active_rules(options)):
+        parser.error("argument --ignore: with these, no rule that is asked for is left to run")
+    return options, why_target
 
 
 def versions(
@@ -245,7 +266,8 @@ def _codes(parser: Parser, flag: str, values: Sequence[str]) -> frozenset[str]:
 def _unknown(code: str, rules: Sequence[Rule]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(code.upper(), [rule.code for rule in rules], n=3)
+    near = [rule.code for rule in rules if rule.code.startswith(code.strip().upper())][:3] if code.strip() else []
+    near = near or get_close_matches(code.upper(), [rule.code for rule in rules], n=3)
     near += [rule.code for rule in rules if rule.name.casefold() == code.casefold()]
     return f"no rule has the code {code!r}; " + (f"near: {', '.join(near)}" if near else "--list-rules names them all")
 
@@ -269,29 +291,43 @@ def _tell(report: Report, arguments: argparse.Namespace, why_target: str) -> int
     from codemods.reports import console, diff
     from codemods.source_file import SourceError
 
-    code = report.exit_code
     errors = console.failures(report)
-    for path in arguments.report:  # before anything is printed: a reader that goes away must not lose them
+    patch: str | bytes = b""
+    try:
+        patch = diff.render(report) if arguments.diff else b""
+    except SourceError as error:
+        errors += f"error: {error}\n"
+        report = replace(report, incomplete=True)
+    # Before anything is printed: a reader that goes away must not lose the reports.
+    if unwritten := _write_reports(report, arguments.report):
+        errors += "".join(unwritten.values())
+        report = replace(report, incomplete=True)
+        _write_reports(report, [path for path in arguments.report if path not in unwritten])
+    if not report.files:
+        errors += _nothing_found(arguments.paths)
+
+    def text() -> str:
+        return console.problems(report) if arguments.quiet else console.render(report, why_target)
+
+    try:
+        show(patch if arguments.diff else text())
+    except OutputError as error:
+        errors += f"error: {error}\n"
+        report = replace(report, incomplete=True)
+    complain((text() if arguments.diff and not arguments.quiet else "") + errors)
+    return report.exit_code
+
+
+def _write_reports(report: Report, paths: Sequence[Path]) -> dict[Path, str]:
+    """Write the report's files; of those that cannot be written, why."""
+    failed = {}
+    for path in paths:
         try:
             write_report(report, path)
         except OSError as error:
-            errors += f"error: {path}: the report cannot be written: {(error.strerror or str(error)).lower()}\n"
-            code = 2
-    text = console.problems(report) if arguments.quiet else console.render(report, why_target)
-    if arguments.diff:
-        try:
-            show(diff.render(report))
-        except SourceError as error:
-            errors += f"error: {error}\n"
-            code = 2
-        if not arguments.quiet:
-            sys.stderr.write(text)
-    else:
-        show(text)
-    if not report.files:
-        errors += _nothing_found(arguments.paths)
-    sys.stderr.write(errors)
-    return code
+            why = (error.strerror or str(error)).lower()
+            failed[path] = f"error: {path}: the report cannot be written: {why}\n"
+    return failed
 
 
 def _nothing_found(paths: Sequence[Path]) -> str:
@@ -303,7 +339,10 @@ def _nothing_found(paths: Sequence[Path]) -> str:
 
 
 def show(what: str | bytes) -> None:
-    """To standard output. A reader that has gone away, as `head` does, is no error: the work itself is done."""
+    """To standard output. A reader that has gone away, as `head` does, is no error: the work itself is done.
+
+    Raises OutputError where it cannot be written, as on a full disk.
+    """
     try:
         if isinstance(what, bytes):
             sys.stdout.flush()
@@ -311,9 +350,24 @@ def show(what: str | bytes) -> None:
         else:
             sys.stdout.write(what)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter flushes once more at its end; give it somewhere to flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _give_up(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise OutputError(f"standard output cannot be written: {(error.strerror or str(error)).lower()}") from error
+
+
+def complain(what: str) -> None:
+    """To the error stream. Where that cannot be written either, the exit code has to do."""
+    try:
+        sys.stderr.write(what)
+        sys.stderr.flush()
+    except OSError:
+        _give_up(sys.stderr)
+
+
+def _give_up(stream: TextIO) -> None:
+    """The interpreter flushes once more at its end; give it somewhere to flush to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _tolerate_any_text() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from codemods.findings import Severity
+
 if TYPE_CHECKING:
     from codemods.plan import Plan
 
@@ -41,6 +43,7 @@ class Rule:
     requires: tuple[str, ...] = ()  # codes without which this rule must not run
     sweeps: bool = False  # runs again with its like until nothing more dies
     report_only: bool = False  # never edits: finds, and says what to do
+    unported: Severity = Severity.ERROR  # how bad its places are as they stand; NOTE where it only tidies up
 
     @property
     def safety(self) -> str:

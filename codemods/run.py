@@ -49,19 +49,20 @@ class Options:
         """All targets, the oldest first."""
         return tuple(sorted({self.target, *self.also}, key=release_key))
 
+    def asks_for(self, rule: Rule) -> bool:
+        """Whether a rule is selected, or all are."""
+        return not self.select or any(map(rule.code.startswith, self.select))
+
 
 def active_rules(options: Options) -> tuple[Rule, ...]:
     """The rules a run uses: the selected ones and what they need, less the ignored ones, less those that need one of
     these."""
 
-    def matches(rule: Rule, codes: frozenset[str]) -> bool:
-        return any(rule.code.startswith(code) for code in codes)
-
     nets = {SELF_CHECK.code, LEFTOVER.code}  # under whatever rules are selected
-    chosen = {r.code for r in RULES if not options.select or matches(r, options.select) or r.code in nets}
+    chosen = {r.code for r in RULES if options.asks_for(r) or r.code in nets}
     while more := {need for r in RULES if r.code in chosen for need in r.requires} - chosen:
         chosen |= more
-    chosen -= {r.code for r in RULES if matches(r, options.ignore)}
+    chosen -= {r.code for r in RULES if any(map(r.code.startswith, options.ignore))}
     while True:
         kept = {r.code for r in RULES if r.code in chosen and set(r.requires) <= chosen}
         if kept == chosen:

@@ -19,7 +19,7 @@ from codemods.source_file import SourceFile
 from codemods.usage import Parser
 
 _EPILOG = """\
-exit codes, as of vitport --check:
+exit codes:
   0    the target changes nothing for these files
   1    it does
   2    some input could not be read or parsed, or bad usage
@@ -33,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "What of a plugin a vLLM breaks, as Markdown: bases, constructors, calls, imports, patches.",
         _EPILOG,
     )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a Python file, or a folder of them")
+    parser.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH", help="a Python file or notebook, or a folder of them"
+    )
     migrate.add_versions(parser)
     return migrate.guarded(lambda: _run(parser, parser.parse_args(argv)))
 
@@ -52,9 +54,12 @@ def _run(parser: Parser, arguments: argparse.Namespace) -> int:
             cells = _Cells(file.file.path)
             made = changes(plan, file, [cells.flat(finding) for finding in told.findings])
             found[told.path] = [cells.placed(change) for change in made]
-    migrate.show(what_breaks.render(report, found))
-    sys.stderr.write(console.failures(report))
-    return report.exit_code
+    if any(file.error is None for file in report.files):
+        migrate.show(what_breaks.render(report, found))
+    migrate.complain(console.failures(report))
+    if any(file.error is not None for file in report.files):
+        return 2
+    return 1 if any(found.values()) else 0
 
 
 class _Cells:

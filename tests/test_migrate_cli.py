@@ -24,6 +24,7 @@ from tests.reports.sample import FAILED, REFUSED, REWRITTEN, UNTOUCHED
 
 ROOT = Path(__file__).parents[1]
 LATEST = vllm_api.releases()[-1]
+FULL = Path("/dev/full")
 
 # What the command is for: MultiHeadAttention becomes MMEncoderAttention.
 OLD = """\
@@ -153,6 +154,9 @@ class TestUsage:
             ),
             (["--ignore", f"{RULES[0].code},", "m"], "argument --ignore: no rule has the code ''"),
             (["--explain", "ZZ999"], "argument --explain: no rule has the code 'ZZ999'"),
+            (["--ignore", "VA", "m"], "argument --ignore: with these, no rule that is asked for is left"),
+            (["--select", "VA2", "--ignore", "VA2", "m"], "argument --ignore: with these, no rule that is asked for"),
+            (["--select", "VA201", "--ignore", "VA202", "m"], "argument --ignore: with these, no rule that is asked"),
         ],
     )
     def test_a_mistake_is_one_line(
@@ -177,6 +181,11 @@ class TestUsage:
         with pytest.raises(SystemExit):
             main(["--select", RULES[0].name, "m"])
         assert RULES[0].code in capsys.readouterr().err.partition("near:")[2]
+
+    def test_the_beginning_of_codes_names_those(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            main(["--explain", "va2"])
+        assert "near: VA201, VA202 (" in capsys.readouterr().err
 
     def test_help_shows_every_exit_code(self) -> None:
         done = command("--help")
@@ -315,6 +324,19 @@ class TestOptions:
         assert capsys.readouterr().out.splitlines()[0] == f"vitport {__version__}, target vLLM {release} ({why})"
 
 
+class TestIgnoring:
+    """A site counts as refused only where a finding says so."""
+
+    GONE = "from vllm.attention.layer import check_upstream_fa_availability as check\n\nknown = check(None)\n"
+
+    @pytest.mark.parametrize("ignored", ["VA601", "VA901", "VA601,VA901"])
+    def test_what_is_counted_as_refused_is_told(self, ignored: str) -> None:
+        write("m/a.py", self.GONE)
+        port("--check", "m", "--ignore", ignored, "--report", "r.json")
+        summary = json.loads(Path("r.json").read_text())["summary"]
+        assert (summary["sites"]["refused"] > 0) == (summary["findings"] > 0) == (summary["exit_code"] == 1)
+
+
 class TestTelling:
     """Which stream says what, for a run with a known outcome."""
 
@@ -394,6 +416,42 @@ class TestTelling:
         assert main(["m", "--report", "r.json"]) == 2
         [line] = capsys.readouterr().err.splitlines()
         assert line.startswith("error: r.json: the report cannot be written: ")
+
+    @pytest.mark.parametrize("order", [("r.json", "gone.json"), ("gone.json", "r.json")])
+    def test_the_exit_code_that_is_told_is_the_one_there_is(
+        self, order: tuple[str, str], outcome: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        Path("gone.json").mkdir()
+        outcome(REFUSED)
+        assert main(["m", *(word for name in order for word in ("--report", name))]) == 2
+        told = capsys.readouterr().out.splitlines()[-1]
+        assert told == "result    what is told could not all be written, see the error (exit code 2)"
+        assert json.loads(Path("r.json").read_text())["summary"]["exit_code"] == 2
+
+    @pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
+    @pytest.mark.parametrize("arguments", [["--check", "m"], ["--diff", "--quiet", "m"], ["--list-rules"], ["--help"]])
+    def test_an_output_that_is_full_is_one_line(self, arguments: list[str]) -> None:
+        write("m/a.py")
+        with FULL.open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "codemods.migrate", *arguments],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                text=True,
+            )
+        assert done.returncode == 2
+        assert done.stderr == "error: standard output cannot be written: no space left on device\n"
+
+    @pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
+    def test_an_error_stream_that_is_full_leaves_the_exit_code(self) -> None:
+        write("m/a.py")
+        with FULL.open("w") as full:
+            program = [sys.executable, "-m", "codemods.migrate", "--check", "m", "gone"]
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            done = subprocess.run(program, stdout=full, stderr=full, check=False, env=environment)
+        assert done.returncode == 2
 
     def test_nothing_found_says_what_was_skipped(
         self, outcome: Callable[..., None], capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ from codemods.what_breaks import main
 Breaks = Callable[..., str]
 
 MODELS = "vllm.model_executor.models"
+ELSE = "What else the port to this release changes, or leaves to a person"
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_what_stays_as_it_was_is_not_listed(breaks: Breaks) -> None:
         """,
         code=0,
     )
-    assert "Nothing, in 1 file, as far as names and signatures tell." in shown
+    assert "Nothing, in 1 file, as far as the text of the files tells.\n" in shown
     assert "##" not in shown
 
 
@@ -147,7 +148,7 @@ def test_patches_that_change_nothing_are_breaking(breaks: Breaks) -> None:
     (row,) = rows(shown, "Patches of vLLM")
     assert "the assignment succeeds and changes nothing" in row[1]
     assert row[2] == "**breaking**"
-    assert not rows(shown, "What else the port to this release would leave to a person")
+    assert not rows(shown, ELSE)
 
 
 def test_one_change_in_several_places_is_one_row(breaks: Breaks) -> None:
@@ -164,9 +165,95 @@ def test_long_tables_are_folded(breaks: Breaks) -> None:
     assert "|\n\n</details>" in shown
 
 
-def test_a_file_that_cannot_be_read_is_named(breaks: Breaks) -> None:
-    shown = breaks("import vllm\ndef broken(:\n", code=2)
-    assert "## Not read\n\n- plugin.py:2: cannot be parsed" in shown
+def test_what_fits_by_name_and_does_something_else_is_behavioural(breaks: Breaks) -> None:
+    """Base and constructor are as they were; what the base promises of its tower is new."""
+    shown = breaks(
+        f"""\
+        from torch import nn
+        from {MODELS}.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
+
+
+        class Tower(nn.Module):
+            def forward(self, pixel_values, grid_thw):
+                return pixel_values
+
+
+        class Model(Qwen2_5_VLForConditionalGeneration):
+            def __init__(self, *, vllm_config, prefix=""):
+                super().__init__(vllm_config=vllm_config, prefix=prefix)
+                self.visual = Tower()
+        """
+    )
+    assert "1 change in 1 of 1 file: **0 breaking**, 1 only behavioural." in shown
+    (row,) = rows(shown, ELSE)
+    assert row[0] == "`VA643`"
+    assert "supports_mm_device_do_normalize" in row[1]
+    assert row[2:] == ["behavioural", "fixed by `vitport` (VA643)", "`plugin.py:10`"]
+
+
+def test_a_method_that_vllm_calls_otherwise_is_breaking(breaks: Breaks) -> None:
+    """No name of vLLM's stands there: only the rule knows that vLLM passes one argument less."""
+    shown = breaks(
+        f"""\
+        from torch import nn
+        from {MODELS}.interfaces import SupportsMultiModal
+
+
+        class Model(nn.Module, SupportsMultiModal):
+            def compute_logits(self, hidden_states, sampling_metadata):
+                return self.head(hidden_states, sampling_metadata)
+        """
+    )
+    (row,) = [row for row in rows(shown, ELSE) if row[0] == "`VA616`"]
+    assert row[2] == "**breaking**"
+
+
+def test_what_only_tidies_up_is_no_change(breaks: Breaks) -> None:
+    shown = breaks(
+        """\
+        import vllm
+        from packaging.version import Version
+
+        if Version(vllm.__version__) >= Version("0.12"):
+            size = 1
+        else:
+            size = 2
+        """,
+        code=0,
+    )
+    assert "Nothing, in 1 file, " in shown
+    assert "`vitport --target 0.32.0` would only tidy up 1 file." in shown
+
+
+def test_the_example_plugin_has_a_change_in_every_file_that_the_port_changes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[1])
+    assert main(["examples/orchard_vl_plugin", "--target", "0.32"]) == 1
+    assert " in 3 of 5 files, " in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "good.py").write_text("import vllm\n")
+    (tmp_path / "bad.py").write_text("import vllm\ndef broken(:\n")
+    assert main([str(tmp_path), "--target", "0.32"]) == 2
+    shown = capsys.readouterr().out
+    assert "Nothing, in 1 file, " in shown
+    assert re.search(r"^## Not read\n\n- .*bad.py:2: cannot be parsed", shown, re.M)
+
+
+@pytest.mark.parametrize("content", [None, "import vllm\ndef broken(:\n"])
+def test_nothing_that_could_be_read_is_one_line(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plugin.py"
+    if content is not None:
+        path.write_text(content)
+    assert main([str(path), "--target", "0.32"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith(f"error: {path}:")
 
 
 def test_a_file_that_nothing_reaches_is_named(
@@ -189,7 +276,7 @@ def test_places_in_a_notebook_are_lines_of_cells(tmp_path: Path, capsys: pytest.
     shown = capsys.readouterr().out
     assert rows(shown, "Imports from vLLM")[0][4].endswith("look.ipynb: cell 2, line 1`")
     assert rows(shown, "Functions of vLLM that are called")[0][4].endswith("look.ipynb: cell 2, line 3`")
-    assert not rows(shown, "What else the port to this release would leave to a person")
+    assert not rows(shown, ELSE)
 
 
 def new_notebook(cells: list[str]) -> str:

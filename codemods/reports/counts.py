@@ -26,5 +26,11 @@ def result(report: Report) -> str:
     """Why the exit code is what it is."""
     needs_attention = any(file.status is Status.NEEDS_ATTENTION for file in report.files)
     remain = "findings remain for a person" if needs_attention else "files would change"
-    reason = ("nothing left to do", remain, "some files failed, each named in an error")[report.exit_code]
+    failed = any(file.status is Status.FAILED for file in report.files)
+    wrong = (
+        "some files failed, each named in an error"
+        if failed
+        else "what is told could not all be written, see the error"
+    )
+    reason = ("nothing left to do", remain, wrong)[report.exit_code]
     return f"{reason}{'; nothing was written' if report.dry_run else ''} (exit code {report.exit_code})"

@@ -13,7 +13,7 @@ _TITLES = {
     Use.CALLS: "Functions of vLLM that are called",
     Use.IMPORTS: "Imports from vLLM",
     Use.PATCHES: "Patches of vLLM",
-    Use.OTHER: "What else the port to this release would leave to a person",
+    Use.OTHER: "What else the port to this release changes, or leaves to a person",
 }
 _FOLDED = 12  # rows from which a table is folded away
 _PLACES = 3  # places that are named of one change
@@ -39,15 +39,18 @@ def _head(report: Report, changes: Sequence[Change], found: Mapping[str, Sequenc
     yield f"# What vLLM {report.target} breaks"
     yield ""
     concerned = sum(1 for group in found.values() if group)
+    read = _count(sum(file.error is None for file in report.files), "file")
     written = sorted({file.source for file in report.files if file.source is not None and found.get(file.path)})
     since = f", written for vLLM {' or '.join(written)}" if written else ""
     if not changes:
-        yield f"Nothing, in {_count(len(report.files), 'file')}, as far as names and signatures tell."
+        tidied = sum(file.changed for file in report.files)
+        tidying = f" `vitport --target {report.target}` would only tidy up {_count(tidied, 'file')}." if tidied else ""
+        yield f"Nothing, in {read}, as far as the text of the files tells.{tidying}"
     else:
         breaking = sum(change.breaking for change in changes)
         fixed = sum(change.fixed_by is not None for change in changes)
         yield (
-            f"{_count(len(changes), 'change')} in {concerned} of {_count(len(report.files), 'file')}{since}: "
+            f"{_count(len(changes), 'change')} in {concerned} of {read}{since}: "
             f"**{breaking} breaking**, {len(changes) - breaking} only behavioural. "
             f"`vitport --target {report.target}` fixes {fixed}, {len(changes) - fixed} are left to a person."
         )

@@ -160,4 +160,5 @@ RULE = Rule(
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER),),
     requires=("VA201",),
+    unported=Severity.WARNING,
 )

@@ -115,4 +115,5 @@ RULE = Rule(
     names=frozenset(V.ENUMS),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, source="0.11.0"),),
+    unported=Severity.WARNING,
 )

@@ -332,4 +332,5 @@ RULE = Rule(
     names=frozenset({V.OVERRIDE, V.CONFIG_OVERRIDE}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, target="0.14"),),
+    unported=Severity.WARNING,
 )

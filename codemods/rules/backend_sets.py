@@ -233,4 +233,5 @@ RULE = Rule(
     names=frozenset(V.ENUMS),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, source="0.16"),),
+    unported=Severity.WARNING,
 )

@@ -200,4 +200,5 @@ RULE = Rule(
         Example(before=_BEFORE, after=_AFTER),
         Example(before=_GROUPED, after=_GROUPED, refused=True),
     ),
+    unported=Severity.WARNING,
 )

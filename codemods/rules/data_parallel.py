@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from codemods import edits as E
+from codemods.findings import Severity
 from codemods.parsed_file import Import, parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
@@ -255,4 +256,5 @@ RULE = Rule(
     names=frozenset({_MODE}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, source="0.13"),),
+    unported=Severity.WARNING,
 )

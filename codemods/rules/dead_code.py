@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods.findings import Severity
 from codemods.parsed_file import FunctionNode, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
@@ -267,4 +268,5 @@ RULE = Rule(
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER),),
     sweeps=True,
+    unported=Severity.NOTE,
 )

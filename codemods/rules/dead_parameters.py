@@ -351,4 +351,5 @@ RULE = Rule(
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER),),
     sweeps=True,
+    unported=Severity.NOTE,
 )

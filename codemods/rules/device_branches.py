@@ -297,4 +297,5 @@ RULE = Rule(
         Example(before=_UNKNOWN, after=_UNKNOWN, refused=True),
         Example(before=_MODULE, after=_MODULE),
     ),
+    unported=Severity.WARNING,
 )

@@ -342,4 +342,5 @@ RULE = Rule(
         Example(before=_CAUSAL, after=_LEFT, refused=True),
     ),
     requires=("VA202",),
+    unported=Severity.WARNING,
 )

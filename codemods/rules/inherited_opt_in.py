@@ -193,4 +193,5 @@ RULE = Rule(
         Example(before=_BEFORE, after=_AFTER),
         Example(before=_HANDED_IN, after=_HANDED_IN, refused=True),
     ),
+    unported=Severity.WARNING,
 )

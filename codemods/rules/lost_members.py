@@ -135,4 +135,5 @@ RULE = Rule(
         Example(before=_BEFORE, after=_AFTER),
         Example(before=_PARSER, after=_PARSER, source="0.14", refused=True),
     ),
+    unported=Severity.WARNING,
 )

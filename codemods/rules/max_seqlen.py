@@ -231,4 +231,5 @@ RULE = Rule(
     names=frozenset({"max_seqlen"}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER),),
+    unported=Severity.WARNING,
 )

@@ -306,4 +306,5 @@ RULE = Rule(
         Example(before=_BEFORE, after=_AFTER),
         Example(before=_CROSS, after=_CROSS, refused=True),
     ),
+    unported=Severity.WARNING,
 )

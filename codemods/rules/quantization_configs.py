@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods.findings import Severity
 from codemods.import_moves import is_free
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
@@ -111,4 +112,5 @@ RULE = Rule(
     plan=plan,
     review="the new class also stands for the configurations whose kernels are Marlin's, or are not",
     examples=(Example(before=_BEFORE, after=_AFTER),),
+    unported=Severity.WARNING,
 )

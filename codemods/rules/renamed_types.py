@@ -139,4 +139,5 @@ RULE = Rule(
     names=frozenset(),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER),),
+    unported=Severity.WARNING,
 )

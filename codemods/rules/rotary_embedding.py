@@ -578,4 +578,5 @@ RULE = Rule(
         Example(before=_PAIR_BEFORE, after=_PAIR_AFTER),
         Example(before=_SCALED, after=_SCALED, refused=True),
     ),
+    unported=Severity.WARNING,
 )

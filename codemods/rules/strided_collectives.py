@@ -267,4 +267,5 @@ RULE = Rule(
     words=frozenset({*TELLING, "P2POp", "distributed", "vllm_omni"}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER), Example(before=_REFUSED, after=_REFUSED, refused=True)),
+    unported=Severity.WARNING,
 )

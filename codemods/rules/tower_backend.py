@@ -285,4 +285,5 @@ RULE = Rule(
     names=frozenset({V.GET_BACKEND, V.GET_FLASH, V.UPSTREAM_FA, V.OVERRIDE}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER),),
+    unported=Severity.WARNING,
 )

@@ -139,4 +139,5 @@ RULE = Rule(
     names=frozenset({"vllm"}),
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, source="0.13"),),
+    unported=Severity.NOTE,
 )

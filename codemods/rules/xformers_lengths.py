@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from codemods import edits as E
+from codemods.findings import Severity
 from codemods.parsed_file import self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
@@ -243,4 +244,5 @@ RULE = Rule(
     plan=plan,
     examples=(Example(before=_BEFORE, after=_AFTER, source="0.11.2"),),
     sweeps=True,
+    unported=Severity.NOTE,
 )

@@ -46,7 +46,9 @@ def resolve(spec: str) -> str:
             patches = [release for release in known if release.startswith(series + ".")]
             if patches:
                 return patches[-1]
-        hint = f"known are {known[0]} to {known[-1]}; add a newer release with `{BUILD} {exact}`"
+        hint = f"known are {known[0]} to {known[-1]}"
+        if version_key(exact) > version_key(known[0]):
+            hint += f"; add a release with `{BUILD} {exact}`"
         return _refuse(f"vLLM {exact} is not in the index: {hint}")
     hint = f"write `latest`, `{known[-1].rpartition('.')[0]}` or `{known[-1]}` (known are {known[0]} to {known[-1]})"
     return _refuse(f"'{spec}' is not a vLLM release: {hint}")

@@ -56,7 +56,7 @@ def test_latest_is_the_newest_indexed() -> None:
     ("spec", "said"),
     [
         ("0.99", "vLLM 0.99 is not in the index: known are 0.10.2 to "),
-        ("0.20.7", "add a newer release with `python -m codemods.vllm_api.build 0.20.7`"),
+        ("0.20.7", "add a release with `python -m codemods.vllm_api.build 0.20.7`"),
         ("0.9.1", "vLLM 0.9.1 is not in the index: known are 0.10.2 to "),
         ("newest", "'newest' is not a vLLM release: write `latest`, "),
         ("0.14.0rc1", "'0.14.0rc1' is not a vLLM release"),
@@ -68,6 +68,11 @@ def test_an_unknown_spec_is_refused_in_one_line(spec: str, said: str) -> None:
         resolve(spec)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_release_older_than_all_is_not_one_to_add() -> None:
+    with pytest.raises(ValueError, match=r"known are 0\.10\.2 to [\d.]+$"):
+        resolve("0.10.1")
 
 
 def test_api_of_an_unknown_release_is_refused() -> None:
