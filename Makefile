@@ -31,23 +31,22 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 # The difference first, then the port itself: its report, its errors and its exit code are the ones that count.
+# Which files of a plugin are reached only a copy of the whole plugin tells: VA662 is left out of others.
 migrate: $(VENV)/.base
 	@set -eu; \
 	fail() { echo "make migrate: $$1" >&2; exit 2; }; \
-	[ -n "$$MODELS" ] && [ -e "$$MODELS" ] || fail "MODELS=$$MODELS does not exist; give a file or a folder"; \
-	source=$$(realpath -- "$$MODELS"); \
-	mkdir -p $(MIGRATED); copies=$$(realpath $(MIGRATED)); \
-	case "$$source/" in "$$copies"/*) fail "MODELS=$$MODELS is itself a ported copy; give the original";; esac; \
-	case "$$copies/" in "$$source"/*) fail "MODELS=$$MODELS holds $(MIGRATED); give the folder of the models alone";; esac; \
-	copy="$(MIGRATED)/$$(basename -- "$$source")"; report="$$copy.report.md"; \
-	rm -rf -- "$$copy" "$$report"; cp -RL -- "$$source" "$$copy"; \
-	set -- "$$copy" $${TARGET:+--target "$$TARGET"}; \
+	line() { printf '%s\n' "$$said" | sed -n "$$1p"; }; \
+	said=$$($(VENV)/bin/python -m codemods.working_copy -- "$$MODELS" "$(MIGRATED)") || fail "$$said"; \
+	place=$$(line 1); report=$$(line 2); kept=$$(line 3); copy=$${report%.report.md}; \
+	set -- "$$place" $${TARGET:+--target "$$TARGET"}; \
+	[ -e "$$copy/pyproject.toml" ] || [ -e "$$copy/setup.py" ] || [ -e "$$copy/setup.cfg" ] || set -- "$$@" --ignore VA662; \
 	$(VENV)/bin/python -m codemods.migrate "$$@" --diff --quiet 2>/dev/null || true; \
 	status=0; $(VENV)/bin/python -m codemods.migrate "$$@" --report "$$report" || status=$$?; \
+	[ -z "$$kept" ] || echo "$$kept"; \
 	case $$status in \
-		0) echo "Ported copy: $$copy, its report: $$report. Nothing is left to do by hand.";; \
-		1) echo "Ported copy: $$copy, its report: $$report. FINDINGS REMAIN: the lines reported above need a person.";; \
-		*) fail "not everything in $$copy could be ported, see the errors above";; \
+		0) echo "Ported copy: $$place, its report: $$report. Nothing is left to do by hand.";; \
+		1) echo "Ported copy: $$place, its report: $$report. FINDINGS REMAIN: the lines reported above need a person.";; \
+		*) fail "not everything in $$place could be ported, see the errors above";; \
 	esac
 
 # Ported for the vLLM that proves it. What the port leaves to a person is no reason not to look at the rest.
@@ -57,9 +56,10 @@ check: $(VENV)/.test
 	python="$$VLLM_PYTHON"; [ -n "$$python" ] || python="$$($(VENV)/bin/python -m tests.wheels)/bin/python"; \
 	release=$$(PYTHONPATH=. "$$python" -c 'from codemods import vllm_api; print(vllm_api.installed() or "")'); \
 	[ -n "$$release" ] || fail "no vLLM in $$python; give one with VLLM_PYTHON=PATH"; \
-	copy="$(MIGRATED)/$$(basename -- "$$MODELS")"; rm -rf -- "$$copy"; \
-	$(MAKE) --no-print-directory migrate TARGET="$$release" || [ -e "$$copy" ] || exit 2; \
-	PYTHONPATH=. "$$python" -m porting.check "$$copy" --before "$$MODELS" --report "$$copy.check.html"
+	said=$$($(VENV)/bin/python -m codemods.working_copy --where -- "$$MODELS" "$(MIGRATED)") || fail "$$said"; \
+	place=$$(printf '%s\n' "$$said" | sed -n 1p); report=$$(printf '%s\n' "$$said" | sed -n 2p); \
+	$(MAKE) --no-print-directory migrate TARGET="$$release" || [ -e "$$report" ] || exit 2; \
+	PYTHONPATH=. "$$python" -m porting.check "$$place" --before "$$MODELS" --report "$${report%.report.md}.check.html"
 
 # Kernels run under the Python that runs JupyterLab: one with a vLLM where there is one, else that of $(VENV).
 notebooks:

@@ -119,14 +119,18 @@ def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path):
     assert {name for name in names if ".dist-info/" not in name} == files
 
 
-# The make commands, with a vitport that rewrites one file of what it is given and ends as it is told to.
-FAKE_PYTHON = """#!/bin/sh
+# The make commands, with a vitport that rewrites one file of what it is given, reports, and ends as it is told to.
+FAKE_PYTHON = f"""#!/bin/sh
 [ "$1" = -c ] && echo 0.32.0
 [ "$1" = -m ] || exit 0
 module=$2; shift 2
-[ "$module" = porting.check ] && { echo "checked $*"; exit 0; }
+[ "$module" = codemods.working_copy ] && exec {sys.executable} -m codemods.working_copy "$@"
+[ "$module" = porting.check ] && {{ echo "checked $*"; exit 0; }}
 echo "vitport $*"
-case " $* " in *" --diff "*) ;; *) echo "ported" > "$1/model.py" ;; esac
+case " $* " in *" --diff "*) exit "$FAKE" ;; esac
+if [ -d "$1" ]; then echo "ported" > "$1/model.py"; else echo "ported" > "$1"; fi
+for report; do :; done
+echo "report" > "$report"
 exit "$FAKE"
 """
 
@@ -211,6 +215,54 @@ def test_migrate_starts_from_the_original_each_time(make: Make, models: Path, tm
     result = make("migrate", f"MODELS={models}")
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "migrated" / "my models" / "added.py").exists()
+
+
+def test_migrate_of_a_file_ports_it_among_those_beside_it(make: Make, models: Path, tmp_path: Path):
+    (models / "caller.py").write_text("original\n", encoding="utf-8")
+    result = make("migrate", f"MODELS={models / 'model.py'}")
+    assert result.returncode == 0, result.stderr
+    copy = tmp_path / "migrated" / "my models"
+    assert f"Ported copy: {copy / 'model.py'}, its report: {copy}.report.md." in result.stdout
+    assert [(copy / name).read_text(encoding="utf-8") for name in ("model.py", "caller.py")] == [
+        "ported\n",
+        "original\n",
+    ]
+
+
+def test_check_of_a_file_proves_that_file(make: Make, models: Path, tmp_path: Path):
+    copy, python = tmp_path / "migrated" / "my models", tmp_path / "venv" / "bin" / "python"
+    result = make("check", f"MODELS={models / 'model.py'}", f"VLLM_PYTHON={python}")
+    assert result.returncode == 0, result.stderr
+    expected = f"checked {copy / 'model.py'} --before {models / 'model.py'} --report {copy}.check.html"
+    assert expected in result.stdout
+
+
+@pytest.mark.parametrize("goal", ["migrate", "check"])
+def test_work_on_a_copy_is_kept_and_said(make: Make, models: Path, tmp_path: Path, goal: str):
+    arguments = (f"MODELS={models}", f"VLLM_PYTHON={tmp_path / 'venv' / 'bin' / 'python'}")
+    copy = tmp_path / "migrated" / "my models"
+    make("migrate", *arguments)
+    (copy / "model.py").write_text("by hand\n", encoding="utf-8")
+    os.utime(f"{copy}.report.md", ns=(0, 0))  # clocks of files are coarse
+    result = make(goal, *arguments)
+    assert result.returncode == 0, result.stderr
+    assert f"it is kept as {copy}.1." in result.stdout
+    assert Path(f"{copy}.1", "model.py").read_text(encoding="utf-8") == "by hand\n"
+    assert (copy / "model.py").read_text(encoding="utf-8") == "ported\n"
+
+
+def test_only_of_a_whole_plugin_it_is_said_what_nothing_reaches(make: Make, models: Path):
+    assert "--ignore VA662" in make("migrate", f"MODELS={models}").stdout
+    (models / "pyproject.toml").touch()
+    assert "--ignore VA662" not in make("migrate", f"MODELS={models}").stdout
+
+
+@pytest.mark.parametrize("goal", ["migrate", "check"])
+def test_what_must_not_be_copied_is_refused_before_anything_runs(make: Make, tmp_path: Path, goal: str):
+    result = make(goal, f"MODELS={tmp_path}", f"VLLM_PYTHON={tmp_path / 'venv' / 'bin' / 'python'}")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"make {goal}: MODELS={tmp_path}: {tmp_path} holds ")
+    assert result.stdout == ""
 
 
 def test_migrate_without_models_ports_the_example(make: Make, tmp_path: Path):
