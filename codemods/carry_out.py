@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from codemods import edits as E
 from codemods.findings import Finding, Severity
 from codemods.inputs import Input
 from codemods.notebook import NotebookError
-from codemods.parsed_file import ParsedFile
+from codemods.parsed_file import ParsedFile, said_line
 from codemods.plan import FilePlan, Plan
 from codemods.source_file import SourceError
 from codemods.verify import RULE as SELF_CHECK
@@ -19,6 +20,7 @@ from codemods.verify import problems
 
 Progress = Callable[[int, int], None]
 
+_LINE = re.compile(r"^line (\d+)")  # how errors of places begin
 _WORTH_A_POOL = 300_000  # bytes of changed files below which starting processes costs more than it saves
 
 
@@ -41,7 +43,8 @@ def carry_out(plan: Plan, inputs: list[Input], jobs: int, progress: Progress | N
             try:
                 new = ParsedFile.of(result.text, like=file.file)
             except SyntaxError as error:
-                wrong = [f"the new text does not parse (line {error.lineno}: {error.msg})"]
+                where = said_line(file.file.path, result.text.split("\n"), error.lineno or 1)
+                wrong = [f"the new text does not parse ({where}: {error.msg})"]
             else:
                 wrong = problems(new, file, plan)
             if not wrong:
@@ -54,8 +57,14 @@ def carry_out(plan: Plan, inputs: list[Input], jobs: int, progress: Progress | N
                     entry.after = None
                     wrong = [str(error)]
             result = replace(result, error=wrong[0])
-        failed[file.file.path] = self_check(result.error or "")
+        failed[file.file.path] = self_check(_as_counted(file.file, result.error or ""))
     return failed
+
+
+def _as_counted(file: ParsedFile, error: str) -> str:
+    """An error of a place, whose line is then that of a cell where the file is a notebook."""
+    match = _LINE.match(error)
+    return error if match is None else file.line(int(match[1])) + error[match.end() :]
 
 
 def unwritable(plan: Plan, inputs: list[Input], roots: Sequence[Path]) -> dict[Path, Finding]:

@@ -101,7 +101,10 @@ def _parse_one(entry: Input) -> None:
             if re.search(r"^\s*(print\s+[\"'\w]|except\s+\w+\s*,|exec\s+[\"'])", text, re.M)
             else _mend()
         )
-        entry.error = f"{entry.path}:{error.lineno or 1}: cannot be parsed: {error.msg}; {hint}"
+        where = str(error.lineno or 1)
+        if entry.notebook is not None:
+            where = "cell {}:{}".format(*entry.notebook.place(error.lineno or 1))
+        entry.error = f"{entry.path}:{where}: cannot be parsed: {error.msg}; {hint}"
         return
     except (RecursionError, MemoryError, ValueError) as error:
         entry.error = f"{entry.path}:1: cannot be parsed: {type(error).__name__}; split the file"

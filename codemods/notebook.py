@@ -10,7 +10,7 @@ import ast
 import json
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from json.decoder import JSONDecoder
 from typing import Any
@@ -21,6 +21,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _NOT_PYTHON = re.compile(r"\s*[%!?]|\s*[\w.%]+\?{1,2}\s*$|\s*[\w,. ]+=\s*[%!]")
 _PYTHON_CELL = re.compile(r"%%(?:time|timeit|capture|prun)\b")  # what stands below these is Python
+_HEAD = re.compile(r'"(vitport_*) cell (\d+)"')  # what each cell begins with in the text
 _DECODER = JSONDecoder()
 
 
@@ -152,6 +153,16 @@ class Notebook:
         return {number: "\n".join(lines) for number, lines in found.items()}
 
 
+def cell_of(code: Sequence[str], line: int) -> tuple[int, int]:
+    """The number of the cell and the line in it for a line of a notebook's code, also of one that was rewritten."""
+    mark = next((match[1] for text in code if (match := _HEAD.fullmatch(text))), None)
+    for index in range(min(line, len(code)) - 1, -1, -1):
+        match = _HEAD.fullmatch(code[index])
+        if match and match[1] == mark:
+            return int(match[2]), max(line - index - 1, 1)
+    return 1, line
+
+
 def _parses(text: str) -> bool:
     try:
         ast.parse(text)
@@ -183,7 +194,7 @@ def _cells(text: str) -> Iterator[_Cell]:
         raise NotebookError("is not a notebook of format 4")
     if _language(whole.get("metadata")) not in ("python", "ipython", ""):
         return
-    start = next(at for key, at, _ in _members(text, _SPACE.match(text).end()) if key == "cells")  # type: ignore[union-attr]
+    start = next(at for key, at, _ in _members(text, _skip(text, 0)) if key == "cells")
     for number, (at, _) in enumerate(_items(text, start), 1):
         cell, _ = _DECODER.raw_decode(text, at)
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
@@ -191,25 +202,31 @@ def _cells(text: str) -> Iterator[_Cell]:
         for key, begin, end in _members(text, at):
             if key == "source":
                 source = cell["source"]
-                yield _Cell(number, source if isinstance(source, str) else "".join(source), begin, end)
+                lines = [source] if isinstance(source, str) else source
+                if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+                    raise NotebookError(f"the source of cell {number} is no text")
+                yield _Cell(number, "".join(lines), begin, end)
 
 
 def _language(metadata: Any) -> str:
     parts = metadata if isinstance(metadata, dict) else {}
-    kernel, language = parts.get("kernelspec") or {}, parts.get("language_info") or {}
-    return str(language.get("name") or kernel.get("language") or "").lower()
+    named = ((parts.get("language_info"), "name"), (parts.get("kernelspec"), "language"))
+    return next((str(of[key]).lower() for of, key in named if isinstance(of, dict) and of.get(key)), "")
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """Key, and begin and end of the value, of each member of the object that begins at a place."""
+    """Key, and begin and end of the value, of each member of the object that begins at a place. Of two with one key
+    the later counts, as for `json`."""
+    found: dict[str, tuple[int, int]] = {}
     at = _skip(text, at + 1)
     while text[at] != "}":
         key, at = _DECODER.raw_decode(text, at)
         at = _skip(text, _skip(text, at) + 1)
         _, end = _DECODER.raw_decode(text, at)
-        yield key, at, end
+        found[key] = at, end
         at = _skip(text, end)
         at = _skip(text, at + 1) if text[at] == "," else at
+    yield from ((key, begin, end) for key, (begin, end) in found.items())
 
 
 def _items(text: str, at: int) -> Iterator[tuple[int, int]]:

@@ -6,11 +6,13 @@ import ast
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
+
+from codemods.notebook import SUFFIX, cell_of
 
 Kind = TypeVar("Kind", bound=ast.AST)
 
@@ -47,6 +49,14 @@ class Import:
         return self.module if self.name is None else f"{self.module}.{self.name}"
 
 
+def said_line(path: Path, lines: Sequence[str], number: int) -> str:
+    """The same for a text that need not parse."""
+    if path.suffix != SUFFIX:
+        return f"line {number}"
+    cell, line = cell_of(lines, number)
+    return f"cell {cell}, line {line}"
+
+
 @dataclass(eq=False)
 class ParsedFile:
     """A file's tree. `module` is its dotted name as far as the folders tell; relative imports resolve against it."""
@@ -71,6 +81,20 @@ class ParsedFile:
     def of(cls, text: str, like: ParsedFile) -> ParsedFile:
         """Another text of the same file. Raises SyntaxError."""
         return cls(like.path, like.module, text, ast.parse(text), like.is_package)
+
+    # -- for people ---------------------------------------------------------------------------------------------------
+
+    def line(self, number: int) -> str:
+        """A line as findings count it: in a notebook, that of a cell."""
+        return said_line(self.path, self.lines, number)
+
+    def place(self, node: ast.AST) -> str:
+        """A node's file and line, as findings begin."""
+        number = getattr(node, "lineno", 1)
+        if self.path.suffix != SUFFIX:
+            return f"{self.path.name}:{number}"
+        cell, line = cell_of(self.lines, number)
+        return f"{self.path.name}:cell {cell}:{line}"
 
     # -- structure -----------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ def _gone(run: Plan, patch: Patch, target: str) -> Verdict:
     if patch.module:
         what = "nothing imports it, so what is put there is never used"
     elif (line := _failing_import(run, patch)) is not None:
-        what = f"the import in line {line} fails"
+        what = f"the import in {line} fails"
     elif not run.api.has_module(module := _last_place(target).module):
         what = f"there is no {module}, so the patch fails where it is made"
     message = f"{target} is patched here and is not in vLLM {release} {when}: {what}"
@@ -120,18 +120,18 @@ def _formerly(target: str) -> _Former | None:
     return None
 
 
-def _failing_import(run: Plan, patch: Patch) -> int | None:
+def _failing_import(run: Plan, patch: Patch) -> str | None:
     """The line of the import that a patch goes through, where the target does not have what that names."""
     through = import_of(patch)
     if through is None:
         return None
-    imported = through[1]
+    file, imported = through
     modules = [a.name for a in imported.statement.names] if imported.name is None else []
     if imported.name is None:
         works = all(run.api.has_module(module) for module in modules if patch.target.startswith(module))
     else:
         works = run.api.has(imported.module, imported.name) is not False
-    return None if works else imported.statement.lineno
+    return None if works else file.line(imported.statement.lineno)
 
 
 def _last_place(target: str) -> at.Place:

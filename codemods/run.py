@@ -209,7 +209,9 @@ def _again(inputs: list[Input], setting: Setting, options: Options, frozen: froz
     new = [entry.after or entry.parsed for entry in inputs if entry.parsed is not None]
     second = _plan(new, setting, options, frozen)
     return {
-        p.file.path: self_check(f"a second run would change line {p.rewrites[0].line if p.rewrites else 1} again")
+        p.file.path: self_check(
+            f"a second run would change {p.file.line(p.rewrites[0].line if p.rewrites else 1)} again"
+        )
         for p in second.open_files
         if p.edits
     }

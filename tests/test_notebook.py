@@ -13,8 +13,24 @@ import pytest
 
 from codemods import vllm_api
 from codemods.findings import FileReport
-from codemods.notebook import Notebook, NotebookError
+from codemods.notebook import Notebook, NotebookError, cell_of
 from codemods.run import Options, migrate
+
+TOWER = """\
+from torch import nn
+from vllm.attention.layer import MultiHeadAttention
+
+
+class Tower(nn.Module):
+    def __init__(self, heads: int, size: int, attn_backend_override=None) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(heads * size, 3 * heads * size)
+        self.attn = MultiHeadAttention(heads, size, size**-0.5)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return self.attn(q, k, v)
+"""
 
 OLD = "from vllm.attention.layer import Attention"
 NEW = "from vllm.model_executor.layers.attention import Attention"
@@ -172,10 +188,53 @@ def test_what_is_no_notebook_is_one_error(text: str, message: str, book: Path) -
     assert book.read_text() == text
 
 
+@pytest.mark.parametrize("source", [5, None, {}, ["import vllm", 5], [["import vllm"]]])
+def test_a_source_that_is_no_text_is_the_error_of_its_file_alone(source: Any, tmp_path: Path) -> None:
+    for name, last in (("bad", source), ("good", OLD)):
+        (tmp_path / f"{name}.ipynb").write_text(json.dumps(notebook(code(OLD), {**code(), "source": last})))
+    bad, good = migrate([tmp_path], Options("0.32.0")).files
+    assert (bad.error or "").endswith(
+        "bad.ipynb: cannot be read: the source of cell 2 is no text; save it anew with Jupyter"
+    )
+    assert good.changed
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, 5, [], {"kernelspec": "python"}, {"language_info": [], "kernelspec": {"language": 5}}]
+)
+def test_metadata_of_any_form_is_read(metadata: Any, book: Path) -> None:
+    assert port(book, json.dumps({**notebook(code(OLD)), "metadata": metadata})).error is None
+
+
+def test_of_two_members_with_one_key_the_later_counts(book: Path) -> None:
+    text = json.dumps(notebook(code(OLD))).replace('"source": [', '"source": 5, "source": [')
+    port(book, text.replace('{"cells": [', '{"cells": 5, "cells": [', 1))
+    assert book.read_text() == text.replace('{"cells": [', '{"cells": 5, "cells": [', 1).replace(OLD, NEW)
+
+
+def test_a_message_names_places_by_cell_too(book: Path) -> None:
+    make = code("def make(more):", "    return Tower(**more)")
+    report = port(book, notebook(prose("# A tower"), code(*TOWER.splitlines()), make))
+    (finding,) = [f for f in report.findings if f.code == "VA401"]
+    assert (finding.cell, finding.line) == (2, 6)
+    assert "arguments are passed on as a whole at demo.ipynb:cell 3:2" in finding.message
+
+
+def test_a_patch_says_which_line_of_which_cell_fails(book: Path) -> None:
+    lines = ("from vllm.attention import layer", "layer.check_upstream_fa_availability = None")
+    report = port(book, notebook(code("x = 1", "", "y = 2"), code("", lines[0]), code(lines[1])))
+    (finding,) = [f for f in report.findings if f.code == "VA660"]
+    assert (finding.cell, finding.line) == (3, 1)
+    assert "the import in cell 2, line 2 fails" in finding.message
+
+
 def test_every_cell_keeps_its_place_in_the_text() -> None:
     book = Notebook(json.dumps(notebook(code("a = 1", "b = 2"), prose("x"), code("%lsmagic"), code("c = 3"))))
     lines = book.code.split("\n")
     assert [book.place(lines.index(text) + 1) for text in ("a = 1", "b = 2", "c = 3")] == [(1, 1), (1, 2), (4, 1)]
+    heads = {start - 1 for start, _ in book.starts}
+    for number in set(range(1, len(lines))) - heads:
+        assert cell_of(lines, number) == book.place(number)
     assert book.with_code(book.code) == book.text
 
 

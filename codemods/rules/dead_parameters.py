@@ -107,7 +107,7 @@ def _why_keep(
     for other, call in run.unfollowed_with.get(name, ()) if by_keyword else run.unfollowed:
         given_up = E.RemoveArgument(E.Ref.of(call), name) in other.edits
         if not given_up and _may_reach(run, file, cls, function, name, other, call):
-            where = f"{other.file.path.name}:{call.lineno}"
+            where = other.file.place(call)
             return (
                 f"it is not clear what the call at {where} reaches",
                 f"Take {name} out of both if they belong together.",
@@ -115,7 +115,7 @@ def _why_keep(
             )
     callers = run.callers.get(id(node), [])
     for other, call, reached in callers:
-        where = f"{other.file.path.name}:{call.lineno}"
+        where = other.file.place(call)
         given = reached.passed(call)
         if given is None:
             stars = any(isinstance(a, ast.Starred) for a in call.args) and _position(function, name) is not None
@@ -193,7 +193,7 @@ def _as_value(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
                 around = other.file.parents.get(above)
                 if isinstance(above, ast.Tuple) and isinstance(around, ast.Call) and V.called(around) == "isinstance":
                     continue
-                return f"{other.file.path.name}:{use.lineno}"
+                return other.file.place(use)
     return None
 
 
@@ -206,7 +206,7 @@ def _handed_on(run: Plan, file: FilePlan, cls: ast.ClassDef) -> str | None:
         if not isinstance(first, (ast.Name, ast.Attribute, ast.Subscript)):
             continue
         if any(c.node is cls for c in run.project.instances(other.file, first)):
-            return f"{other.file.path.name}:{call.lineno}"
+            return other.file.place(call)
     return None
 
 

@@ -131,8 +131,7 @@ def _outside(leaf: Leaf) -> None:
             RULE,
             argument,
             Severity.WARNING,
-            f"{name} is passed as a number from {leaf.file.file.path.name}:{leaf.node.lineno}, which is not among the "
-            f"given files",
+            f"{name} is passed as a number from {leaf.file.file.place(leaf.node)}, which is not among the given files",
             "Run on the whole folder, so that the length is made a tensor there.",
         )
 
@@ -170,8 +169,7 @@ def _plan_leaf(flow: LengthFlow, leaf: Leaf) -> bool:
             RULE,
             node,
             Severity.WARNING,
-            f"this length reaches attention as max_seqlen, and is used as a number at "
-            f"{other.file.path.name}:{getattr(use, 'lineno', '?')}",
+            f"this length reaches attention as max_seqlen, and is used as a number at {other.file.place(use)}",
             "Give attention the tensor, (cu_seqlens[1:] - cu_seqlens[:-1]).max(), and the other use its .item().",
         )
         return False

@@ -286,7 +286,9 @@ def _plan_call(
     except Refusal as refusal:
         if names:
             where = (
-                f" (line {refusal.node.lineno})" if hasattr(refusal.node, "lineno") and refusal.node is not call else ""
+                f" ({file.file.line(refusal.node.lineno)})"
+                if hasattr(refusal.node, "lineno") and refusal.node is not call
+                else ""
             )
             _refuse(run, file, call, names, f"{called} is not replaced by ApplyRotaryEmb: {refusal.check}{where}")
         return False

@@ -81,7 +81,7 @@ def plan(run: Plan) -> None:
                     state.statements[0],
                     Severity.ERROR,
                     f"{node.name} keeps its backend for {blocked.cls.node.name}, which is left as it is",
-                    f"Migrate {blocked.cls.node.name} first (line {getattr(blocked.node, 'lineno', 1)}: "
+                    f"Migrate {blocked.cls.node.name} first ({file.file.line(getattr(blocked.node, 'lineno', 1))}: "
                     f"{blocked.check}), then "
                     f"run again.",
                     covers=node,

@@ -204,9 +204,7 @@ def _check_other_reads(
                 and self_attribute(node) is None
             ):
                 if any(c.qualified == cls.qualified for c in project.instances(file, node.value)):
-                    raise Refusal(
-                        f"{ast.unparse(node)} reads it from outside ({file.path.name}:{node.lineno})", cls.node
-                    )
+                    raise Refusal(f"{ast.unparse(node)} reads it from outside ({file.place(node)})", cls.node)
 
 
 def _dispatches_otherwise(project: Project, file: ParsedFile, cls: Class) -> ast.AST | None:
