@@ -22,11 +22,15 @@ _A_TOWER = 2  # layers above the attention: a block holds the attention, a tower
 
 @dataclass(frozen=True)
 class Model:
-    """A file to prove. `name` is short and no other model's of the run; `before` is the file it was ported from."""
+    """A file to prove. `name` is short and no other model's of the run; `before` is the file it was ported from.
+
+    `given` are the files and folders among which it was found.
+    """
 
     path: Path
     name: str
     before: Path | None = None
+    given: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,28 +45,35 @@ class Found:
 def find_models(paths: Sequence[Path], before: Path | None, release: str) -> Found:
     """The models among files and folders. A file that is given by name is a model; in a folder its structure decides.
 
+    A file that cannot be parsed is an error where it is given by name, and may be a model in a folder.
+
     `release` is the vLLM that the files are for. `before` is a folder laid out as the given one, or a file for a file.
     """
-    found = discover(paths)
-    errors = [str(error) for error in found.errors]
+    found = discover([path for path in paths if not _is_other(path)])
+    errors = [f"{path}: only .py files can be imported; give one, or a folder" for path in paths if _is_other(path)]
+    errors += [str(error) for error in found.errors]
     named = {os.path.abspath(path) for path in paths}
     inputs = read_all([path for path in found.files if path.suffix == ".py"], paths, {"vllm"})
     towers = set(_with_towers([i.parsed for i in inputs if i.parsed is not None], release))
     models, others = [], []
     for entry in inputs:
-        if os.path.abspath(entry.path) in named or entry.path in towers or _unreadable(entry):
+        if entry.error is not None and os.path.abspath(entry.path) in named:
+            errors.append(entry.error)
+        elif os.path.abspath(entry.path) in named or entry.path in towers or _unreadable(entry):
             models.append(entry.path)
         else:
             others.append(entry.path)
-    errors += [
-        f"{path}: only .py files can be imported; give one" for path in paths if path.suffix in (".pyi", ".ipynb")
-    ]
     names = _names(models)
     return Found(
-        tuple(Model(path, names[path], _original(path, paths, before)) for path in models),
+        tuple(Model(path, names[path], _original(path, paths, before), tuple(paths)) for path in models),
         tuple(others),
         tuple(errors),
     )
+
+
+def _is_other(path: Path) -> bool:
+    """Something that is there, and is neither a folder nor a file that could be imported."""
+    return path.exists() and not path.is_dir() and path.suffix != ".py"
 
 
 def _unreadable(entry: Input) -> bool:

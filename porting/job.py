@@ -18,7 +18,8 @@ class Job:
     to be inferred. `config` is a JSON file with a tiny configuration of the vision tower, for families that
     `porting.towers` does not know. `device` is a torch device type, `dtype` a torch dtype's name, `backend` one of
     "native" (what the device takes by itself), "flash", "triton" and "npu"; both are empty for a level that computes
-    nothing. `only` are names of what a level with parts of its own is asked for. `pipeline` is a folder of a
+    nothing. `given` are the files and folders that were given with it: what of them draws on the file is read, and not
+    judged. `only` are names of what a level with parts of its own is asked for. `pipeline` is a folder of a
     text-to-image pipeline to draw with, `prompt` what, where the level has no picture of its own.
     """
 
@@ -30,6 +31,7 @@ class Job:
     device: str = "cpu"
     dtype: str = "float32"
     backend: str = "native"
+    given: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()
     pipeline: Path | None = None
     prompt: str = ""
@@ -55,10 +57,11 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """For `json.dumps`; the inverse of `from_json`."""
-        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        return {**plain, "given": list(map(str, self.given))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:
         """Read what `to_json` gave."""
         paths = {name: data[name] and Path(data[name]) for name in ("path", "before", "config", "pipeline")}
-        return cls(**{**data, **paths, "only": tuple(data["only"])})
+        return cls(**{**data, **paths, "given": tuple(map(Path, data["given"])), "only": tuple(data["only"])})

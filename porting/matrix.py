@@ -67,6 +67,7 @@ def questions(models: Sequence[Model], levels: Sequence[Level], wishes: Wishes) 
             before_release=wishes.before_release,
             config=wishes.config and wishes.config.resolve(),
             device=wishes.device,
+            given=tuple(path.resolve() for path in model.given),
         )
         for level in levels:
             for dtype, backend, moot in _variants(level, wishes):

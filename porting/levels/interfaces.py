@@ -11,11 +11,16 @@ from dataclasses import replace
 from codemods.findings import Severity
 from porting.job import Job
 from porting.levels.static import judged, look_at
-from porting.result import Result
+from porting.result import Result, Status
 
 
 def run(job: Job) -> list[Result]:
     """The classes that plug into vLLM, for the installed one or, without one, the newest known."""
-    fit = look_at(job.path)
+    fit = look_at(job)
+    if fit.unread:
+        return [judged(job, fit.unread, "", {})]
+    if not fit.plugged:
+        return [job.result(Status.NOT_RUN, "no class here plugs into vLLM as a whole model or a processor")]
     found = [replace(problem, certain=problem.certain and problem.severity is Severity.ERROR) for problem in fit.rest]
-    return [judged(job, found, f"nothing in them fails under {fit.release}", {})]
+    fine = f"nothing fails under {fit.release} in {fit.plugged} classes that plug into vLLM"
+    return [judged(job, found, fine, {})]

@@ -6,15 +6,18 @@ Asked in a fresh process, which the runner of jobs makes: nothing is there that 
 from __future__ import annotations
 
 from porting import host
+from porting.drawn_on import drawn_on, takes_from
 from porting.job import Job
 from porting.model_file import ModelFileError, is_member, load, load_alone
 from porting.result import Result, Status
+from porting.towers import structure
 
 
 def run(job: Job) -> list[Result]:
     """Import the file the way it will be imported when it serves; what is missing is named by file and line.
 
-    Of a member of a package it is told, as a note, if it needs its package's `__init__.py` to have run.
+    A file without a class of torch's modules, and without anything of vLLM's, says nothing by being importable. Of a
+    member of a package it is told, as a note, if it needs its package's `__init__.py` to have run.
     """
     host.prepare_process()
     facts = {"dtype": "", "backend": ""}
@@ -24,6 +27,9 @@ def run(job: Job) -> list[Result]:
     except ModelFileError as error:
         numbers = {"file": str(error.path), "line": error.line, "missing": error.missing}
         return [job.result(Status.FAILED, str(error), numbers=numbers, **facts)]
+    if not structure.classes_in(module) and not takes_from("vllm", [job.path, *drawn_on(job.path)]):
+        why = "it imports, and holds nothing to prove: no class of torch's modules, nothing of vLLM's"
+        return [job.result(Status.NOT_RUN, why, **facts)]
     numbers = {"module": module.__name__ if member else ""}
     summary = f"imported as {module.__name__}" if member else "imported as a file of its own"
     return [job.result(Status.PASSED, summary, numbers=numbers, notes=_alone(job) if member else (), **facts)]

@@ -8,7 +8,7 @@ breaks on other devices alone is looked for.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.run import Options, examine
 from codemods.vision_attention import vocabulary as V
-from porting.drawn_on import drawn_on
+from porting.drawn_on import drawing_on, drawn_on
 from porting.elsewhere import Problem, problems
 from porting.job import Job
 from porting.result import Result, Status
@@ -29,35 +29,59 @@ _INTERFACES = ("vllm.model_executor.models.", "vllm.multimodal.")
 
 @dataclass(frozen=True)
 class Fit:
-    """How a file fits a release. `rest` was found in classes that plug into vLLM as a whole model or a processor."""
+    """How a file fits a release.
+
+    `rest` was found in classes that plug into vLLM as a whole model or a processor, of which there are `plugged`.
+    `unread` is what cannot be read of it, or of what it draws on.
+    """
 
     release: str
     counts: Mapping[str, int]
     tower: Sequence[Problem]
     rest: Sequence[Problem]
+    plugged: int
+    unread: Sequence[Problem] = ()
 
 
 def run(job: Job) -> list[Result]:
     """The vision tower and what it is made of, for the installed vLLM or, without one, the newest known."""
-    fit = look_at(job.path)
+    fit = look_at(job)
+    if fit.unread:
+        return [judged(job, fit.unread, "", {})]
     if not fit.counts["names"] and not fit.tower and not fit.rest:
         return [job.result(Status.NOT_RUN, "the file takes nothing from vLLM")]
     fine = f"{fit.counts['names']} names and {fit.counts['calls']} calls of vLLM's fit {fit.release}"
     return [judged(job, fit.tower, fine, fit.counts)]
 
 
-def look_at(path: Path) -> Fit:
-    """Plan a port of the file and of what it draws on, and sort what is still to be done."""
+def look_at(job: Job) -> Fit:
+    """Plan a port of the file, of what it draws on and of what draws on these, and sort what is still to be done.
+
+    What draws on them was given as well: it is read for how it uses them, and is judged where it is a model itself.
+    """
     release = vllm_api.resolve(vllm_api.installed() or "latest")
     # A file may serve several releases: its questions for vLLM's version are not what is asked here.
     options = Options(release, write=False, keep_guards=True)
-    report, plan = examine([path, *drawn_on(path)], options)
-    found = [problem for file in report.files for problem in _of_codemods(file)]
+    own = [job.path, *drawn_on(job.path)]
+    report, plan = examine([*own, *drawing_on(own, job.given)], options)
+    judged_here = {path.resolve() for path in own}
+    files = [file for file in report.files if Path(file.path).resolve() in judged_here]
+    read = {file.file.path for file in plan.files}
+    unread = [_unread(file) for file in files if file.error is not None and Path(file.path) not in read]
+    found = [problem for file in files for problem in _of_codemods(file)]
     told = {(problem.path, problem.line) for problem in found}
-    counts, own = _fits(plan)
-    found += [p for p in [*own, *problems(plan)] if (p.path, p.line) not in told]
-    rest = [problem for problem in found if _is_interface(plan, problem)]
-    return Fit(release, counts, [problem for problem in found if problem not in rest], rest)
+    counts, unfit = _fits(plan, judged_here)
+    more = [*unfit, *(problem for problem in problems(plan) if problem.path.resolve() in judged_here)]
+    found += [problem for problem in more if (problem.path, problem.line) not in told]
+    plugs = [
+        (file.file.path, node)
+        for file in plan.files
+        if file.file.path.resolve() in judged_here
+        for node in file.file.class_nodes
+        if _plugs_in(plan, Class(file.file, node))
+    ]
+    rest = [problem for problem in found if any(_lies_in(problem, *plug) for plug in plugs)]
+    return Fit(release, counts, [problem for problem in found if problem not in rest], rest, len(plugs), unread)
 
 
 def judged(job: Job, found: Sequence[Problem], fine: str, counts: Mapping[str, int]) -> Result:
@@ -71,17 +95,15 @@ def judged(job: Job, found: Sequence[Problem], fine: str, counts: Mapping[str, i
     return job.result(Status.FAILED, wrong[0] + more, numbers=numbers, notes=notes)
 
 
-def _is_interface(run: Plan, problem: Problem) -> bool:
-    """Whether it lies in a class that plugs into vLLM as a whole model, or as the processor of its inputs."""
-    for file in run.files:
-        for node in file.file.class_nodes if file.file.path == problem.path else ():
-            if node.lineno <= problem.line <= (node.end_lineno or node.lineno):
-                classes = run.project.bases(Class(file.file, node))
-                bases = [
-                    run.project.vllm(member.file, _plain(base)) for member in classes for base in member.node.bases
-                ]
-                return any(base is not None and base.startswith(_INTERFACES) for base in bases)
-    return False
+def _plugs_in(run: Plan, cls: Class) -> bool:
+    """Whether a class plugs into vLLM as a whole model, or as the processor of its inputs."""
+    members = run.project.bases(cls)
+    bases = [run.project.vllm(member.file, _plain(base)) for member in members for base in member.node.bases]
+    return any(base is not None and base.startswith(_INTERFACES) for base in bases)
+
+
+def _lies_in(problem: Problem, path: Path, node: ast.ClassDef) -> bool:
+    return problem.path == path and node.lineno <= problem.line <= (node.end_lineno or node.lineno)
 
 
 def _plain(base: ast.expr) -> ast.expr:
@@ -96,7 +118,7 @@ def _line(problem: Problem) -> str:
 def _of_codemods(file: FileReport) -> Iterator[Problem]:
     path = Path(file.path)
     if file.status is FileStatus.FAILED:
-        yield Problem(path, 1, (file.error or "").removeprefix(f"{file.path}:").strip(), "")
+        yield _unread(file)
     for rewrite in file.rewrites:
         message = f"not ported, {rewrite.code} would still rewrite it: {rewrite.message}"
         yield Problem(path, rewrite.line, message, "Run vitport on it.")
@@ -105,11 +127,21 @@ def _of_codemods(file: FileReport) -> Iterator[Problem]:
         yield Problem(path, finding.line, message, finding.remedy, certain, finding.severity)
 
 
-def _fits(run: Plan) -> tuple[dict[str, int], list[Problem]]:
+def _unread(file: FileReport) -> Problem:
+    """What kept a file from being read or changed, which is one line: path, line if known, reason."""
+    line, _, reason = (file.error or "").removeprefix(file.path).lstrip(":").partition(":")
+    if not line.isdigit():
+        line, reason = "1", f"{line}:{reason}"
+    return Problem(Path(file.path), int(line), reason.strip(), "")
+
+
+def _fits(run: Plan, judged_here: Collection[Path]) -> tuple[dict[str, int], list[Problem]]:
     """How many names and calls of vLLM's were held against the index, and those that do not fit."""
     counts = {"names": 0, "calls": 0}
     wrong = []
     for file in run.open_files:
+        if file.file.path.resolve() not in judged_here:
+            continue
         for imported in file.file.imports:
             module, name = imported.module, imported.name
             if module.split(".")[0] != "vllm" or module in run.project.by_module:

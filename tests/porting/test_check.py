@@ -139,12 +139,18 @@ def test_to_have_proved_nothing_is_1(run: Run) -> None:
         (["empty", "--before", "good.py"], "--before good.py is a file: give one file as PATH"),
         (["good.py", "--config", "good.py"], "--config good.py cannot be read"),
         (["empty"], "no model with vision attention in empty"),
-        (["notes.ipynb"], "only .py files can be imported"),
+        (["notes.ipynb"], "vitport-check: notes.ipynb: only .py files can be imported; give one, or a folder"),
+        (["hostname"], "vitport-check: hostname: only .py files can be imported; give one, or a folder"),
+        (["/dev/null"], "vitport-check: /dev/null: only .py files can be imported; give one, or a folder"),
+        (["old.py"], "vitport-check: old.py:2: cannot be parsed: Missing parentheses"),
+        (["old.py", "--levels", "load"], "vitport-check: old.py:2: cannot be parsed: Missing parentheses"),
     ],
 )
 def test_bad_usage_is_2_and_one_line(run: Run, argv: Sequence[str], told: str) -> None:
     write("good.py")
     write("notes.ipynb", "{}")
+    write("hostname", "orchard\n")
+    write("old.py", "import os\nprint 'Python 2'\n")
     Path("empty").mkdir()
     code, shown, errors = run(*argv)
     assert (code, shown) == (2, "")

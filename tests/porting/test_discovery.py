@@ -99,6 +99,14 @@ def test_a_file_that_cannot_be_parsed_is_not_passed_over(models) -> None:
     assert models({"broken.py": "import vllm\ndef tower(:\n"}) == ["broken"]
 
 
+def test_a_file_that_cannot_be_parsed_and_is_given_by_name_is_no_good(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import vllm\ndef tower(:\n")
+    found = find_models([broken], None, "0.32.0")
+    (error,) = found.errors
+    assert (found.models, error.startswith(f"{broken}:2: cannot be parsed")) == ((), True)
+
+
 def test_two_files_of_one_name_are_told_apart(models) -> None:
     assert models({"a/vision.py": ATTENTION, "b/vision.py": ATTENTION}) == ["a/vision", "b/vision"]
 

@@ -93,8 +93,25 @@ def test_a_file_that_cannot_run_is_told_with_its_line(tmp_path: Path, text: str,
 
 
 def test_the_level_says_how_it_was_imported(package: Path) -> None:
+    (package / "sizes.py").write_text("import vllm\n")
     (result,) = level.run(Job(package / "sizes.py", "load"))
     assert (result.status, result.summary, result.notes) == (Status.PASSED, "imported as pear_vl.sizes", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("import json\n", Status.NOT_RUN),
+        ("def late():\n    from vllm import ModelRegistry\n", Status.PASSED),
+        ("from .utils import maybe_prefix\n", Status.PASSED),  # of vLLM's own folder of models
+        ("from torch import nn\nclass Tower(nn.Module):\n    pass\n", Status.PASSED),
+    ],
+)
+def test_an_import_of_what_is_no_model_proves_nothing(tmp_path: Path, text: str, status: Status) -> None:
+    (tmp_path / "pear.py").write_text(text)
+    (result,) = level.run(Job(tmp_path / "pear.py", "load"))
+    assert result.status is status
+    assert ("holds nothing to prove" in result.summary) is (status is Status.NOT_RUN)
 
 
 def test_the_level_fails_with_the_missing_name(tmp_path: Path) -> None:
@@ -106,11 +123,11 @@ def test_the_level_fails_with_the_missing_name(tmp_path: Path) -> None:
 
 def test_the_level_notes_what_only_the_package_brings(package: Path) -> None:
     (package / "__init__.py").write_text("import sys\nsys.modules['pear_extra'] = sys\n")
-    (package / "sizes.py").write_text("import sys\nimport pear_extra\ndel sys.modules['pear_extra']\n")
+    (package / "sizes.py").write_text("import sys\nimport vllm\nimport pear_extra\ndel sys.modules['pear_extra']\n")
     (result,) = level.run(Job(package / "sizes.py", "load"))
     assert result.status is Status.PASSED
     (note,) = result.notes
-    assert note.startswith(f"without its package: {package / 'sizes.py'}:2: No module named 'pear_extra'")
+    assert note.startswith(f"without its package: {package / 'sizes.py'}:3: No module named 'pear_extra'")
 
 
 def test_a_file_alone_runs_no_package(package: Path) -> None:

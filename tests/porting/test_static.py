@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from porting.drawn_on import drawn_on
+from porting.discovery import find_models
+from porting.drawn_on import drawing_on, drawn_on
 from porting.job import Job
-from porting.levels import interfaces, static
+from porting.levels import LEVELS, interfaces, static
+from porting.matrix import Wishes, questions
 from porting.result import Result, Status
 
 ROOT = Path(__file__).parents[2]
@@ -198,9 +201,34 @@ def test_a_fault_outside_the_tower_is_no_fault_of_the_tower(tmp_path: Path) -> N
     assert rest.summary.startswith("tower.py:")
 
 
-@pytest.mark.parametrize("text", ["def broken(:\n", "x = 1\n"])
-def test_a_file_without_anything_to_hold_against_vllm_has_not_passed(tmp_path: Path, text: str) -> None:
-    assert check(write(tmp_path, text)).status is (Status.FAILED if "(:" in text else Status.NOT_RUN)
+@pytest.mark.parametrize("level", [static, interfaces])
+def test_a_file_without_anything_to_hold_against_vllm_has_not_passed(tmp_path: Path, level: ModuleType) -> None:
+    (result,) = level.run(Job(write(tmp_path, "x = 1\n"), "any"))
+    assert result.status is Status.NOT_RUN
+
+
+def test_a_tower_alone_has_no_whole_model_to_judge(tmp_path: Path) -> None:
+    (result,) = interfaces.run(Job(write(tmp_path, RIGHT), "interfaces"))
+    assert (result.status, result.summary) == (
+        Status.NOT_RUN,
+        "no class here plugs into vLLM as a whole model or a processor",
+    )
+
+
+@pytest.mark.parametrize("level", [static, interfaces])
+@pytest.mark.parametrize("broken", ["tower.py", "blocks.py"])
+def test_what_cannot_be_parsed_fails_in_one_line(tmp_path: Path, level: ModuleType, broken: str) -> None:
+    """The file itself, or one of its package that it draws on; the line is the one that is wrong."""
+    write(tmp_path, "", "__init__.py")
+    write(tmp_path, "WIDTH = 80\n", "blocks.py")
+    path = write(tmp_path, "from .blocks import WIDTH\n" + RIGHT)
+    (tmp_path / broken).write_text('import os\nprint "Python 2"\n')
+    if broken == "blocks.py":
+        assert drawn_on(path)[-1].name == broken
+    (result,) = level.run(Job(path, "any"))
+    assert result.status is Status.FAILED
+    assert result.summary.startswith(f"{broken}:2: cannot be parsed: Missing parentheses")
+    assert result.summary.endswith("this looks like Python 2.")
 
 
 def test_a_model_answers_for_the_files_it_draws_on(tmp_path: Path) -> None:
@@ -212,6 +240,41 @@ def test_a_model_answers_for_the_files_it_draws_on(tmp_path: Path) -> None:
     write(package, "import other\n", "not_imported.py")
     assert {path.name for path in drawn_on(model)} == {"__init__.py", "blocks.py"}
     assert "blocks.py:24:" in check(model).summary
+
+
+def test_a_model_is_judged_beside_those_of_its_folder_that_draw_on_it() -> None:
+    """`model.py` passes what `vision.py` no longer reads. Given alone it must stay; given both, it can go from both."""
+    folder = ROOT / "examples" / "orchard_vl_plugin"
+    stays = "model.py:32 passes it and is not among the given files"
+    alone = check(folder / "orchard_vl" / "vision.py")
+    assert any(stays in problem for problem in alone.numbers["problems"])
+    asked = questions(find_models([folder], None, "0.32.0").models, LEVELS[:1], Wishes())
+    for question in asked:
+        (result,) = question.level.run(question.job)
+        assert not any(stays in problem for problem in result.numbers["problems"])
+    assert any("OrchardVisionTower.__init__: the parameter" in problem for problem in result.numbers["problems"])
+    assert not any(problem.startswith("model.py") for problem in result.numbers["problems"])  # a model of its own
+
+
+def test_what_draws_on_a_file_is_found_through_others_and_from_scripts(tmp_path: Path) -> None:
+    package = tmp_path / "orchard"
+    package.mkdir()
+    files = {
+        "__init__.py": "",
+        "blocks.py": "",
+        "tower.py": "from .blocks import Block\n",
+        "model.py": "from orchard import tower\n",
+        "text.py": "import json\n",
+        "notes.ipynb": "{}",
+    }
+    for name, text in files.items():
+        write(package, text, name)
+    write(tmp_path, "import script\n", "caller.py")
+    script = write(tmp_path, "", "script.py")
+    found = drawing_on([package / "blocks.py"], [tmp_path])
+    assert {path.name for path in found} == {"tower.py", "model.py"}
+    assert [path.name for path in drawing_on([script], [tmp_path])] == ["caller.py"]
+    assert drawing_on([package / "blocks.py"], []) == []
 
 
 def test_the_example_plugin_fails_before_it_is_ported() -> None:
