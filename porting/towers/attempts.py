@@ -11,12 +11,14 @@ from torch import nn
 
 from porting.host import output_tensor
 from porting.towers import families, general, structure
+from porting.towers.filled import filled, needed
 from porting.towers.found import Found, UnknownConfiguration, UnknownTower, make
-from porting.towers.make import MissingAttribute
+from porting.towers.make import MissingAttribute, MissingParameters
 from porting.towers.pictures import WAYS
-from porting.towers.tower import SEVERAL, Shape, Tower, run
+from porting.towers.tower import SEVERAL, MakeInputs, Shape, Tower, run
 
-REMEDY = "give a tiny configuration of the tower with --config FILE.json, or add a family (docs/adding-a-tower.md)"
+FAMILY = "add a family (docs/adding-a-tower.md)"
+REMEDY = f"give a tiny configuration of the tower with --config FILE.json, or {FAMILY}"
 LIKE = 0.75  # the part of a family's configuration that a class names, below which the family is not tried
 # Not every class can be built with every size of head: rotary positions in two or three dimensions divide it.
 SHAPES = (Shape(), Shape(head_dim=64))
@@ -53,11 +55,22 @@ def as_its_own_family(cls: type[nn.Module]) -> Found:
 
 
 def with_configuration(cls: type[nn.Module], name: str, values: Mapping[str, Any]) -> Found:
-    """With these values, and the first way of showing it pictures that it takes. Raises UnknownTower."""
+    """With these values, and the first way of showing it pictures that it takes. Raises UnknownTower.
+
+    What the values do not say of its pictures is what its constructor takes by itself, else the general configuration.
+    """
+    shape = Shape()
+    given = {**structure.defaults(cls), **values}
+    tower = Tower(name, (), lambda shape: values, WAYS["packed patches"])
+    ways = {label: filled(way, given, shape) for label, way in WAYS.items()}
     try:
-        return _first_way(Found(cls, Tower(name, (), lambda shape: values, WAYS["packed patches"]), fixed=True))
+        found, label = _first_way(Found(cls, tower, fixed=True), ways, f"give what is otherwise in {name}, or {FAMILY}")
     except MissingAttribute as missing:
         raise UnknownTower(f"{cls.__name__} reads `{missing}`, which {name} does not have") from missing
+    except MissingParameters as missing:
+        raise UnknownTower(f"{cls.__name__} {missing}, which {name} does not have") from missing
+    made_up = needed(WAYS[label], given, shape)
+    return replace(found, guessed=tuple(f"{name}={value}" for name, value in made_up.items()))
 
 
 def said(failure: BaseException | None) -> str:
@@ -100,7 +113,11 @@ def _guessing(cls: type[nn.Module], shape: Shape, variant: Mapping[str, Any]) ->
             grouped_query=grouped,
         )
         try:
-            return _first_way(Found(cls, tower, shape, tuple(f"{name}={value}" for name, value in guesses.items())))
+            guessed = tuple(f"{name}={value}" for name, value in guesses.items())
+            return _first_way(Found(cls, tower, shape, guessed), WAYS, REMEDY)[0]
+        except MissingParameters as missing:
+            what = f"{cls.__name__} {missing}, of which nothing is known"
+            raise UnknownConfiguration(f"{what}; {REMEDY}") from missing
         except MissingAttribute as missing:
             name = str(missing)
             value = general.guess(name)
@@ -110,21 +127,24 @@ def _guessing(cls: type[nn.Module], shape: Shape, variant: Mapping[str, Any]) ->
             guesses[name] = value
 
 
-def _first_way(found: Found) -> Found:
-    """The same tower with the first way of showing it pictures that it takes. Raises MissingAttribute, UnknownTower."""
+def _first_way(found: Found, ways: Mapping[str, MakeInputs], remedy: str) -> tuple[Found, str]:
+    """The same tower with the first way of showing it pictures that it takes, and that way's name.
+
+    Raises MissingAttribute, MissingParameters, UnknownTower.
+    """
     try:
         built = make(found, found.shape, torch.float32)
-    except MissingAttribute:
+    except (MissingAttribute, MissingParameters):
         raise
     except Exception as failure:
-        raise UnknownConfiguration(f"{found.name} cannot be built: {said(failure)}; {REMEDY}") from failure
+        raise UnknownConfiguration(f"{found.name} cannot be built: {said(failure)}; {remedy}") from failure
     failures = []
-    for name, way in WAYS.items():
+    for name, way in ways.items():
         attempt = replace(found, tower=replace(found.tower, inputs=way))
         wrong = _failure(attempt, built)
         if not wrong:
-            return attempt
+            return attempt, name
         if isinstance(wrong, MissingAttribute):
             raise wrong
         failures.append(f"{name}: {said(wrong)}")
-    raise UnknownTower(f"{found.name} takes none of the known forms of pictures ({'; '.join(failures)}); {REMEDY}")
+    raise UnknownTower(f"{found.name} takes none of the known forms of pictures ({'; '.join(failures)}); {remedy}")

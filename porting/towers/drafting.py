@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from porting import host
@@ -14,10 +13,11 @@ from porting.model_file import ModelFileError, load
 from porting.result import Result, Status
 from porting.towers import general, structure
 from porting.towers.attempts import as_its_own_family
-from porting.towers.found import Found, UnknownConfiguration, UnknownTower
-from porting.towers.make import MissingAttribute
+from porting.towers.filled import needed
+from porting.towers.found import Found, UnknownTower
+from porting.towers.make import MissingAttribute, MissingParameters
 from porting.towers.pictures import WAYS
-from porting.towers.tower import Grid, Shape
+from porting.towers.tower import Shape
 
 # How the forms of pictures are written, and which of them stay as they are for pictures of one size.
 WRITTEN = {
@@ -62,54 +62,35 @@ def run(job: Job) -> list[Result]:
 
 def _draft(job: Job, cls: type[nn.Module], several: bool) -> Result:
     family = f"{job.path.stem}_{cls.__name__.lower()}" if several else job.path.stem
-    names = structure.names_in(cls)
+    names = structure.names_in(cls) | set(structure.constructor(cls).parameters)
     read = {name: value for name, value in general.config(TELLING).items() if name in names}
     try:
         found = as_its_own_family(cls)
     except UnknownTower as unknown:
-        cause = unknown.__cause__
-        missing = {str(cause): ...} if isinstance(cause, MissingAttribute) else {}
         way = "packed patches"
+        missing = dict.fromkeys(_missing(unknown.__cause__), ...)
         todo = f"{cls.__name__}: {unknown}"
-        if isinstance(unknown, UnknownConfiguration):
+        if missing:
             todo = f"{cls.__name__}: fill in what the draft leaves open ({str(unknown).partition(';')[0]})"
-        text = _text(family, cls, {**read, **missing}, way)
+        text = _text(family, cls, {**needed(WAYS[way], read, TELLING), **read, **missing}, way)
         return job.result(Status.FAILED, todo, numbers={"draft": text})
     way = _way(found)
-    text = _text(family, cls, {**_for_pictures(way, read), **read, **_guessed(found)}, way)
+    text = _text(family, cls, {**needed(WAYS[way], read, TELLING), **read, **_guessed(found)}, way)
     summary = f"{cls.__name__}: builds and runs; save the draft as porting/towers/{family}.py and look over its values"
     return job.result(Status.PASSED, summary, numbers={"draft": text})
+
+
+def _missing(cause: BaseException | None) -> tuple[str, ...]:
+    """What a class wants and nothing is known of."""
+    if isinstance(cause, MissingParameters):
+        return cause.names
+    return (str(cause),) if isinstance(cause, MissingAttribute) else ()
 
 
 def _guessed(found: Found) -> dict[str, Any]:
     """What the general configuration does not have, and what a variant of it has otherwise."""
     usual, own = general.config(found.shape), found.tower.config(found.shape)
     return {name: value for name, value in own.items() if usual.get(name) != value}
-
-
-def _for_pictures(way: str, read: Mapping[str, Any]) -> dict[str, Any]:
-    """What pictures are made from, and the class does not read itself."""
-    usual, more = general.config(TELLING), dict[str, Any]()
-    while True:
-        config = _Reads({**read, **more})
-        try:
-            WAYS[way](config, [Grid(1, 2, 2)], torch.float32, torch.Generator())
-            return more
-        except AttributeError:
-            name = next(name for name in config.missing if name in usual)
-            more[name] = usual[name]
-
-
-class _Reads:
-    """A configuration that notes what was read of it and is not there."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.missing: list[str] = []
-        vars(self).update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        self.missing.append(name)
-        raise AttributeError(name)
 
 
 def _way(found: Found) -> str:

@@ -105,6 +105,12 @@ def constructor(cls: type[nn.Module]) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
+def defaults(cls: type[nn.Module]) -> dict[str, Any]:
+    """What a class takes for the parameters of its constructor that are left out."""
+    parameters = constructor(cls).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
+
+
 def is_module_class(value: Any) -> bool:
     """A class of modules that somebody wrote for a model."""
     return isinstance(value, type) and issubclass(value, nn.Module) and not _is_part(value.__module__)

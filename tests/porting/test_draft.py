@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from porting.job import Job
 from porting.result import Result, Status
 from porting.towers import draft, drafting
-from porting.towers.find import Found, make
+from porting.towers.find import Found, UnknownTower, find, make
 from porting.towers.tower import SEVERAL, Shape, Tower, run
 
 LENS = """
@@ -39,6 +40,37 @@ class LensTower(nn.Module):
         self.gain = config.{own}
 
     def forward(self, pixel_values):
+        x = self.patches(pixel_values).flatten(2).transpose(1, 2)
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+"""
+
+# A tower whose constructor takes sizes, and no configuration.
+PLAIN = """
+import torch
+from torch import nn
+from vllm.model_executor.layers.attention.mm_encoder_attention import MMEncoderAttention
+
+
+class KelpAttention(nn.Module):
+    def __init__(self, girth, tentacles):
+        super().__init__()
+        self.qkv = nn.Linear(girth, 3 * girth)
+        self.attn = MMEncoderAttention(tentacles, girth // tentacles)
+
+    def forward(self, x):
+        return self.attn(*self.qkv(x).chunk(3, dim=-1))
+
+
+class KelpTower(nn.Module):
+    def __init__(self, girth, tentacles, storeys, patch_size=14):
+        super().__init__()
+        self.patches = nn.Conv2d(3, girth, patch_size, patch_size)
+        self.layers = nn.ModuleList(KelpAttention(girth, tentacles) for _ in range(storeys))
+
+    def forward(self, pixel_values):
+        assert pixel_values.shape[-1] % self.patches.stride[0] == 0
         x = self.patches(pixel_values).flatten(2).transpose(1, 2)
         for layer in self.layers:
             x = x + layer(x)
@@ -78,6 +110,65 @@ def test_what_nobody_knows_is_left_open_in_the_draft(drafted) -> None:
     assert result.status is Status.FAILED
     assert '"iris": ...,  # nothing is known of it' in result.numbers["draft"]
     assert "LensTower reads `iris`" in result.summary
+
+
+def test_parameters_of_which_nobody_knows_are_left_open_in_the_draft(groups: None, tmp_path: Path) -> None:
+    path = tmp_path / "kelp.py"
+    path.write_text(PLAIN)
+    (result,) = drafting.run(Job(path, "draft"))
+    assert result.status is Status.FAILED
+    for name in ("girth", "tentacles", "storeys"):
+        assert f'"{name}": ...,  # nothing is known of it' in result.numbers["draft"]
+    assert '"patch_size": 4,' in result.numbers["draft"]
+    assert "fill in what the draft leaves open (KelpTower is constructed with `girth`, `tentacles`" in result.summary
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            None,
+            "KelpTower is constructed with `girth`, `tentacles` and `storeys`, of which nothing is known; give a tiny",
+        ),
+        ({}, "KelpTower is constructed with `girth`, `tentacles` and `storeys`, which kelp.json does not have"),
+        ({"girth": 64}, "KelpTower is constructed with `tentacles` and `storeys`, which kelp.json does not have"),
+        ({"girth": 64, "storeys": 2}, "KelpTower is constructed with `tentacles`, which kelp.json does not have"),
+    ],
+)
+def test_what_is_missing_of_a_constructor_is_named(groups: None, tmp_path: Path, given: object, told: str) -> None:
+    with pytest.raises(UnknownTower) as unknown:
+        kelp(tmp_path, given)
+    assert str(unknown.value).startswith(told)
+    assert ("--config" in str(unknown.value)) is (given is None)
+
+
+def test_values_of_a_constructor_are_all_that_it_takes(groups: None, tmp_path: Path) -> None:
+    """Pictures go by the class's own size of patches, or by a given one; the rest of them is made up, and said."""
+    sizes = {"girth": 64, "tentacles": 2, "storeys": 2}
+    for more, side in ({}, 14), ({"patch_size": 7}, 7), ({"image_size": 28}, 3.5):
+        found = kelp(tmp_path, {**sizes, **more})
+        pictures = found.inputs(found.shape, SEVERAL, torch.float32)
+        assert pictures.args[0].shape == (3, 3, 8 * side, 8 * side)
+        assert run(make(found, found.shape, torch.float32), pictures).shape[-1] == 64
+        assert ("image_size=" in str(found.notes)) is ("image_size" not in more)
+        assert "in_channels=3" in str(found.notes)
+
+
+def test_a_value_that_does_not_fit_is_said_of_the_file_that_has_it(groups: None, tmp_path: Path) -> None:
+    with pytest.raises(
+        UnknownTower, match=r"KelpTower cannot be built: ZeroDivisionError.*in kelp\.json, or add a fam"
+    ):
+        kelp(tmp_path, {"girth": 64, "tentacles": 0, "storeys": 2})
+
+
+def kelp(folder: Path, given: object) -> Found:
+    from porting.model_file import load
+
+    (folder / "kelp.py").write_text(PLAIN)
+    config = folder / "kelp.json"
+    config.write_text(json.dumps(given))
+    (found,) = find(load(folder / "kelp.py"), None if given is None else config)
+    return found
 
 
 def test_the_command_wants_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -167,7 +167,7 @@ def test_a_part_stands_for_a_tower_that_cannot_be_built_and_that_is_said() -> No
     (found,) = find.find(module_of(GroupedAttention, Facet, Helmet))
     assert found.cls is Facet
     assert "part of Helmet, which cannot be built by itself" in found.notes[-1]
-    assert "wants visor" in found.notes[-1]
+    assert "Helmet is constructed with `visor`, of which nothing is known" in found.notes[-1]
 
 
 @pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_vl", "keye", "siglip2navit", "clip", "moonvit"])
