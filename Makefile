@@ -78,16 +78,21 @@ notebooks:
 	[ "$$(id -u)" != 0 ] || set -- "$$@" --allow-root; \
 	PYTHONPATH="$$PWD" exec "$$python" -m jupyterlab "$$@" notebooks/00_start_here.ipynb $$JUPYTER
 
-# Where there is a vLLM beside Gradio, the page also compares the example plugin's towers.
+# Where there is a vLLM beside Gradio, the page also compares the example plugin's towers: so what `make vllm` made is
+# taken where it is there, unless it lacks what the demo needs.
 demo:
 	@set -eu; \
 	fail() { echo "make demo: $$1" >&2; exit 2; }; \
 	python="$$VLLM_PYTHON"; \
-	if [ -z "$$python" ]; then \
+	needs='import diffusers, gradio, libcst'; \
+	if [ -z "$$python" ] && made="$$($(VENV)/bin/python -m tests.wheels --made 2>/dev/null)" \
+		&& PYTHONPATH=. "$$made" -c "$$needs" 2>/dev/null; then \
+		python="$$made"; \
+	elif [ -z "$$python" ]; then \
 		$(MAKE) --no-print-directory $(VENV)/.demo; \
 		python="$(VENV)/bin/python"; \
 	fi; \
-	PYTHONPATH=. "$$python" -c 'import diffusers, gradio, libcst' 2>/dev/null \
+	PYTHONPATH=. "$$python" -c "$$needs" 2>/dev/null \
 		|| fail "$$python cannot run the demo; give it what it needs with: $$python -m pip install -e '.[demo]'"; \
 	PYTHONPATH="$$PWD" exec "$$python" -m demo_app $$DEMO
 

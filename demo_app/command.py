@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import math
 import os
 import sys
-import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
+from demo_app import interrupt, listening
 from demo_app.engines.interface import ChatEngine, DrawingEngine
 
 VL_URL, T2I_URL = "VITPORT_VL_URL", "VITPORT_T2I_URL"
+BAD_USAGE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.omni_compat:
             from demo_app import omni_compat
 
-            return omni_compat.serve(options.host, options.port)
+            return omni_compat.serve(listening.listening(options.host, options.port))
         return serve(options)
     except (ImportError, OSError, ValueError) as problem:
         reason = (
@@ -29,11 +33,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
             else problem
         )
         print(f"demo_app: {reason}", file=sys.stderr)
-        return 2
+        return BAD_USAGE
+
+
+class Parser(argparse.ArgumentParser):
+    """One that complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_USAGE, f"demo_app: {message.removeprefix('argument ')}\n")
+
+
+def port(text: str) -> int:
+    """The value of --port. Raises ArgumentTypeError."""
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: give a number up to 65535, or 0 for any that is free")
+    return number
+
+
+def patience(text: str) -> float:
+    """The value of --patience. Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no time to wait: give seconds, more than 0")
+    return seconds
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="python -m demo_app",
         description="Bring up a page that draws pictures with words and talks about pictures. Without a server it uses "
         "two small models that know coloured shapes, in this process, and no network.",
@@ -45,10 +75,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--host", default="127.0.0.1", help="the address to listen at (default: %(default)s, this machine only)"
     )
-    made.add_argument("--port", type=int, default=7860, help="0: any that is free (default: %(default)s)")
+    made.add_argument("--port", type=port, default=7860, help="0: any that is free (default: %(default)s)")
     made.add_argument(
         "--patience",
-        type=float,
+        type=patience,
         default=300,
         metavar="SECONDS",
         help="how long a server may be silent (default: %(default)s)",
@@ -84,15 +114,20 @@ def engines(options: argparse.Namespace) -> tuple[ChatEngine, DrawingEngine]:
     return chat, drawing
 
 
-def serve(options: argparse.Namespace) -> int:
+def serve(options: argparse.Namespace) -> NoReturn:
+    """The page, until Ctrl-C."""
+    listening.free_port(options.host, options.port)  # what cannot be is said before anything is loaded
     chat, drawing = engines(options)
     from demo_app.page import layout
 
     page = layout.build(chat, drawing)
     _, address, _ = layout.launch(page, options.host, options.port, prevent_thread_lock=True)
     print(f"Open {address} (stop with Ctrl+C)", flush=True)
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
+
+    def tidy() -> None:
+        """Cut what still goes on, so that files of pictures are removed."""
+        logging.disable()
+        page.server.config.timeout_graceful_shutdown = 0
         page.close(verbose=False)
-    return 0
+
+    interrupt.wait(tidy)

@@ -14,7 +14,7 @@ MOST_TURNS, MOST_DRAWINGS = 40, 24
 @dataclass
 class Turn:
     """A question and what has come of its answer. It is `open` until there is no more to come, `taken` once somebody is
-    at it; `problem` is why there is no more.
+    at it, `ended` once the answer has come to its own end or was stopped; `problem` is why it ended too soon.
     """
 
     question: str
@@ -22,6 +22,7 @@ class Turn:
     answer: str = ""
     open: bool = True
     taken: bool = False
+    ended: bool = False
     problem: str = ""
 
 
@@ -54,10 +55,12 @@ class Visitor:
     def ask(self, question: str, pictures: Sequence[Picture]) -> None:
         self.turns = [*self.turns[1 - MOST_TURNS :], Turn(question, tuple(pictures))]
 
-    def stop(self) -> None:
-        """Whoever is at the answer ends at its next word."""
-        if self.turns:
-            self.turns[-1].open = False
+    def stop(self) -> bool:
+        """Whoever is at the answer ends at its next word. Whether there was one to stop."""
+        if not self.turns or self.turns[-1].ended:
+            return False
+        self.turns[-1].open, self.turns[-1].ended = False, True
+        return True
 
     def keep(self, drawings: Sequence[Drawing]) -> None:
         self.drawings = [*self.drawings, *drawings][-MOST_DRAWINGS:]

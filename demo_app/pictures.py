@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 
 MEGABYTES = 10  # of a file
 MEGAPIXELS = 40  # of a picture, before it is scaled down
+LONGEST = 100  # times as long as wide; models take up to 200
 SIDE = 1280  # the longest side of what goes on
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 LOSSLESS = 512 * 512  # pixels; larger pictures go on as JPEG
@@ -58,6 +59,10 @@ def decode(data: bytes, name: str) -> Picture:
                 if width * height > MEGAPIXELS * 1_000_000:
                     raise BadPicture(
                         f"{name} is {width}x{height}; at most {MEGAPIXELS} million pixels: scale it down first"
+                    )
+                if max(width, height) > LONGEST * min(width, height):
+                    raise BadPicture(
+                        f"{name} is {width}x{height}; at most {LONGEST} times as long as wide: cut out a part of it"
                     )
                 opened.draft("RGB", (SIDE, SIDE))
                 opened.load()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 CHAT, DRAWING = "shapes-vl", "shapes-image"
+LARGEST = 256  # pixels along a side of a drawing; the model has learned 64
 MODELS = Path(__file__).parent / "models"
 
 

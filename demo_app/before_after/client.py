@@ -75,7 +75,7 @@ class Worker:
             raise EngineError(f"The towers have not answered in {seconds:.0f} s: try again.") from None
         found: dict[str, Any] = json.loads(line) if line else {"problem": "its process ended"}
         if problem := found.get("problem"):
-            raise EngineError(f"The towers cannot be compared: {problem}.")
+            raise EngineError(f"The towers cannot be compared: {problem}")
         return found
 
     async def close(self) -> None:

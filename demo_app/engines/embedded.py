@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from demo_app.engines.in_thread import Work, results
-from demo_app.engines.interface import EngineError, Health
+from demo_app.engines.interface import EngineError, Health, sentence
 from demo_app.small_models import NoModel, folder
 
 T = TypeVar("T")
@@ -40,8 +40,8 @@ class Embedded:
         if isinstance(error, NoModel):
             return str(error)
         if isinstance(error, ImportError):
-            return f"The small model {self.name} needs {error.name}: install the extra `demo`"
-        return f"The small model {self.name} cannot be loaded: {error}" if error else ""
+            return f"The small model {self.name} needs {error.name}: install the extra `demo`."
+        return sentence(f"The small model {self.name} cannot be loaded: {error}") if error else ""
 
     async def run(self, work: Callable[[Any], Work[T]]) -> AsyncGenerator[T, None]:
         """What `work(model)` gives in the model's thread. Raises EngineError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from demo_app.curl import drawing_command
 from demo_app.engines.embedded import Embedded
 from demo_app.engines.interface import Drawn, Range, Step, Wish
 from demo_app.pictures import encode
-from demo_app.small_models import DRAWING
+from demo_app.small_models import DRAWING, LARGEST
 
 PORT = 8091
 
@@ -21,7 +21,7 @@ PORT = 8091
 class EmbeddedDrawing(Embedded):
     """Draws one coloured shape on a plain background."""
 
-    range = Range(sizes=((64, 64),), steps=20, guidance=2.5, most_steps=50)
+    range = Range(sizes=((64, 64),), steps=20, guidance=2.5, largest=LARGEST, most_steps=50)
 
     def __init__(self) -> None:
         super().__init__(DRAWING, _load)
@@ -49,25 +49,30 @@ def _load(folder: Path) -> Any:
     return pipeline
 
 
+class _Stopped(Exception):
+    """Nobody waits for the drawing any more."""
+
+
 def _draw(pipeline: Any, wish: Wish, give: Callable[[Step | Drawn], None], stop: threading.Event) -> None:
     import torch
 
     def after_step(pipe: Any, index: int, time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
-        pipe._interrupt = stop.is_set()
+        if stop.is_set():  # the pipeline's own means would still decode what it has
+            raise _Stopped
         give(Step(index + 1, wish.steps))
         return tensors
 
     width, height = wish.size
-    made = pipeline(
-        prompt=wish.prompt,
-        negative_prompt=wish.negative or NOTHING,
-        true_cfg_scale=wish.guidance,
-        num_inference_steps=wish.steps,
-        width=width,
-        height=height,
-        num_images_per_prompt=wish.count,
-        generator=[torch.Generator().manual_seed(wish.seed + number) for number in range(wish.count)],
-        callback_on_step_end=after_step,
-    )
-    if not stop.is_set():
+    with suppress(_Stopped):
+        made = pipeline(
+            prompt=wish.prompt,
+            negative_prompt=wish.negative or NOTHING,
+            true_cfg_scale=wish.guidance,
+            num_inference_steps=wish.steps,
+            width=width,
+            height=height,
+            num_images_per_prompt=wish.count,
+            generator=[torch.Generator().manual_seed(wish.seed + number) for number in range(wish.count)],
+            callback_on_step_end=after_step,
+        )
         give(Drawn(tuple(map(encode, made.images))))

@@ -18,6 +18,15 @@ T = TypeVar("T")
 class EngineError(Exception):
     """An engine cannot answer, or stopped in the middle; the message is one line: which one, what, and what to try."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(sentence(message))
+
+
+def sentence(text: str) -> str:
+    """In one line, and ended as a sentence is."""
+    line = " ".join(text.split())
+    return line if line.endswith((".", "?", "!")) else f"{line}."
+
 
 @dataclass(frozen=True)
 class Health:
@@ -76,11 +85,12 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Range:
-    """What the page offers for drawings: the first of each is the default."""
+    """What the page offers for drawings: the first of each is the default. `largest` is the longest side in pixels."""
 
     sizes: tuple[tuple[int, int], ...]
     steps: int
     guidance: float
+    largest: int
     most_steps: int = 200
     most_pictures: int = 4
 

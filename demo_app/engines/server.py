@@ -56,9 +56,9 @@ class Server:
                 listed = response.json()["data"][0]
                 self.length = int(listed.get("max_model_len") or 0)
                 return str(listed["id"])
-            except (ValueError, LookupError, TypeError, AttributeError):
+            except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
                 raise self.error(
-                    "lists no model at /v1/models", f"is it the address of such a server? ({self.option})"
+                    "lists no model at /v1/models", f"is the address of {self.option} that of such a server?"
                 ) from None
 
     def client(self, patience: float | None = None) -> httpx.AsyncClient:
@@ -83,6 +83,8 @@ class Server:
         await response.aread()
         said, code = _said(response), response.status_code
         if code in (401, 403):
+            if self.key_name:
+                raise self.error(f"refuses the key of {self.key} ({code})", "correct it and start again")
             raise self.error(f"wants a key ({code})", f"set {self.key} to it and start again")
         if code == 404:
             raise self.error(
@@ -103,14 +105,14 @@ class Server:
                 f"has sent nothing for {self.patience:g} s",
                 "it may be busy: try again, or give it longer (--patience)",
             ) from None
-        except (httpx.TransportError, httpx.StreamError):
+        except (httpx.RequestError, httpx.StreamError):
             raise self.broke_off() from None
 
     def broke_off(self) -> EngineError:
         return self.error("broke off in the middle", "look into its log, and try again when it is back")
 
     def error(self, what: str, remedy: str) -> EngineError:
-        return EngineError(f"The {self.side} server at {self.url} {what}: {remedy}.")
+        return EngineError(f"The {self.side} server at {self.url} {what}: {remedy}")
 
 
 def address(url: str) -> str:
@@ -134,4 +136,5 @@ def _said(response: httpx.Response) -> str:
             text = text.get(name, text) if isinstance(text, dict) else text
     except ValueError:
         text = response.text
-    return " ".join(str(text if isinstance(text, str) else json.dumps(text)).split())[:200] or "no reason given"
+    line = " ".join(str(text if isinstance(text, str) else json.dumps(text)).split())
+    return line[:200].rstrip(".") or "no reason given"

@@ -21,16 +21,19 @@ class ServerChat(Server):
 
     async def answer(self, messages: Sequence[Message]) -> AsyncGenerator[Piece, None]:
         body = bodies.chat(await self.model(), messages, self._tokens())
-        tokens = 0
+        tokens, said = 0, False
         async with self.post(bodies.CHAT, body) as response:
             async for line in response.aiter_lines():
                 if not line.startswith("data:"):
                     continue
                 data = line.removeprefix("data:").strip()
                 if data == "[DONE]":
+                    if not said:
+                        raise self.error("answers without a word", "ask again, or in other words")
                     return
                 text, total = self._read(data)
                 tokens = total or tokens + bool(text)  # servers send mostly one token at a time, and count at the end
+                said = said or bool(text)
                 if text or total:
                     yield Piece(text, tokens)
             raise self.broke_off()
@@ -46,10 +49,10 @@ class ServerChat(Server):
             if "error" in chunk:
                 error = chunk["error"]
                 said = error.get("message", error) if isinstance(error, dict) else error
-                raise self.error(f"gave up: {str(said)[:200]}", "try again, or look into its log")
+                raise self.error(f"gave up: {str(said)[:200].rstrip('.')}", "try again, or look into its log")
             text = "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
             return text, int((chunk.get("usage") or {}).get("completion_tokens", 0))
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             raise self.error("sends something that is no answer", "is it an OpenAI-compatible server?") from None
 
     def command(self, messages: Sequence[Message]) -> str:

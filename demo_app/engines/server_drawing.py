@@ -17,7 +17,7 @@ SIZES = ((1024, 1024), (1328, 1328), (1664, 928), (928, 1664), (512, 512), (64, 
 
 
 class ServerDrawing(Server):
-    range = Range(sizes=SIZES, steps=50, guidance=4.0)
+    range = Range(sizes=SIZES, steps=50, guidance=4.0, largest=2048)
 
     def __init__(self, url: str, patience: float) -> None:
         super().__init__("drawing", url, "--t2i-url", KEY, patience)
@@ -32,9 +32,12 @@ class ServerDrawing(Server):
                     raise self.error(f"sends more than {LARGEST // 1_000_000} MB", "ask for fewer or smaller pictures")
         try:
             found = [base64.b64decode(entry["b64_json"]) for entry in json.loads(data)["data"]]
-            yield Drawn(tuple(decode(each, "the drawing") for each in found))
+            pictures = tuple(decode(each, "the drawing") for each in found)
         except (ValueError, LookupError, TypeError, BadPicture):
             raise self.error("sends something that is no drawing", "does it serve a text-to-image model?") from None
+        if not pictures:
+            raise self.error("has drawn nothing", "ask for something else, or look into its log")
+        yield Drawn(pictures)
 
     def command(self, wish: Wish) -> str:
         return drawing_command(self.url, self._health.model, wish, self.key_name)

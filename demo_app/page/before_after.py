@@ -15,7 +15,7 @@ from demo_app import pictures
 from demo_app.before_after.client import Compared, Worker, missing
 from demo_app.engines.interface import EngineError, with_ticks
 from demo_app.page import chat, examples
-from demo_app.page.notice import LATE, notice
+from demo_app.page.notice import LATE, notice, too_long
 from demo_app.pictures import Picture
 from porting.reports.heat_map import draw
 
@@ -43,7 +43,7 @@ def show() -> None:
                 buttons=[],
                 elem_id="seen",
             )
-            question = gr.Textbox(chat.DESCRIBE, label="Question", max_length=chat.LONGEST)
+            question = gr.Textbox(chat.DESCRIBE, label="Question")
             broken = gr.Checkbox(
                 label="Break the port first", info="Its layers forget their windows: what a wrong port would look like."
             )
@@ -61,6 +61,9 @@ def show() -> None:
         nothing = (gr.skip(),) * 3
         if not picture or not (question or "").strip():
             yield notice("Give a picture and a question."), *nothing
+            return
+        if len(question) > chat.LONGEST:
+            yield notice(too_long("question", question, chat.LONGEST), bad=True), *nothing
             return
         begun = time.perf_counter()
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from demo_app import pictures
 from demo_app.conversation import Turn, Visitor, shown
 from demo_app.engines.interface import ChatEngine, EngineError, with_ticks
 from demo_app.page import examples, files
-from demo_app.page.notice import LATE, notice
+from demo_app.page.notice import LATE, notice, too_long
 from demo_app.page.status import Strip
 
 LONGEST = 4000  # characters of a question
+PASTED = 1_000_000  # characters; Gradio makes a file of more
 DESCRIBE = "Describe the picture."
 OFTEN = 0.05  # seconds between two pieces that are shown
 NOTHING_TO_SAY = "The conversation is empty. Add a picture of coloured shapes, and ask what is on it."
@@ -37,7 +40,9 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
     log = gr.Chatbot(
         label="Conversation",
         height=420,
-        buttons=["copy", "copy_all"],
+        buttons=[],  # they would copy what `typed` has made of a text
+        render_markdown=False,
+        latex_delimiters=[],
         placeholder=NOTHING_TO_SAY,
         feedback_options=None,
         elem_id="conversation",
@@ -50,7 +55,7 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
         file_types=["image"],
         file_count="multiple" if engine.pictures > 2 else "single",
         sources=["upload"],
-        max_plain_text_length=LONGEST,
+        max_plain_text_length=PASTED,
         html_attributes=gr.InputHTMLAttributes(autocomplete="off"),
         elem_id="question",
     )
@@ -75,7 +80,7 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
         if visitor.open_turn:
             return gr.skip(), gr.skip(), notice("The answer before is still coming: wait for it, or press Stop.")
         if len(text) > LONGEST:
-            return gr.skip(), gr.skip(), notice(f"That is too long: at most {LONGEST} characters.", bad=True)
+            return gr.skip(), gr.skip(), notice(too_long("question", text, LONGEST), bad=True)
         visitor.ask(text or DESCRIBE, taken)
         return {"text": "", "files": []}, messages(visitor), ""
 
@@ -110,8 +115,9 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
                         yield messages(visitor), "" if waited else gr.skip(), gr.skip(), gr.skip()
                         waited = False
             strip.answered(first, time.perf_counter() - begun, tokens)
+            turn.ended = True
         except EngineError as problem:
-            turn.problem = str(problem)
+            turn.problem, turn.ended = str(problem), True
         finally:
             turn.open = False
         yield messages(visitor), notice(turn.problem, bad=True), await strip.html(), engine.command(asked)
@@ -124,9 +130,8 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
         return messages(visitor), ""
 
     def stopped(visitor: Visitor) -> tuple[Any, Any]:
-        if not visitor.turns:
-            return gr.skip(), gr.skip()
-        visitor.stop()
+        if not visitor.stop():
+            return gr.skip(), notice("Nothing is being answered.")
         return messages(visitor), notice("Stopped. What was said is kept.")
 
     def forget(visitor: Visitor) -> tuple[list[Any], str, str]:
@@ -159,14 +164,19 @@ def messages(visitor: Visitor) -> list[dict[str, Any]]:
     return [message for turn in visitor.turns for message in _messages(turn)]
 
 
+def typed(text: str) -> str:
+    """What the Chatbot shows as `text` was typed: what would begin a tag or an entity of HTML does not."""
+    return re.sub("[<&](?=[A-Za-z/!?#])", lambda found: escape(found[0]), text)
+
+
 def _messages(turn: Turn) -> list[dict[str, Any]]:
     pictures = [{"path": files.of(picture), "alt_text": "Picture of the question"} for picture in turn.pictures]
     said = turn.answer or ("…" if turn.open else "")
     if turn.problem:
-        said = f"{said}\n\n⚠ {turn.problem}".strip()
+        said = f"{said} (broken off)" if said else "(no answer)"
     elif not said:
         said = "(stopped)"
     return [
-        {"role": "user", "content": [*pictures, turn.question]},
-        {"role": "assistant", "content": said},
+        {"role": "user", "content": [*pictures, {"type": "text", "text": typed(turn.question)}]},
+        {"role": "assistant", "content": [{"type": "text", "text": typed(said)}]},
     ]

@@ -14,11 +14,11 @@ import gradio as gr
 from demo_app.conversation import Drawing, Visitor
 from demo_app.engines.interface import DrawingEngine, Drawn, EngineError, Range, Step, Wish, with_ticks
 from demo_app.page import chat, examples, files
-from demo_app.page.notice import LATE, notice
+from demo_app.page.notice import LATE, notice, too_long
 from demo_app.page.status import Strip
 
 LONGEST = 1000  # characters of a prompt
-SIDES = range(16, 2049, 16)  # pixels
+GRAIN = 16  # pixels; a side is so many times as long
 SEEDS = 2**31
 LUCKY = 1_000_000  # seeds that are short enough to be told
 FOCUS = "() => document.querySelector('#question textarea').focus()"
@@ -32,9 +32,7 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
     """Put the drawing side on the page that is being built."""
     offered = engine.range
     gr.HTML("<h2>Draw with words</h2>", container=False, padding=False)
-    prompt = gr.Textbox(
-        "", label="What to draw", placeholder=examples.PROMPTS[0], lines=2, max_length=LONGEST, elem_id="prompt"
-    )
+    prompt = gr.Textbox("", label="What to draw", placeholder=examples.PROMPTS[0], lines=2, elem_id="prompt")
     with gr.Row():
         draw = gr.Button("Draw", variant="primary", min_width=120, elem_id="draw")
         cancel = gr.Button("Cancel", min_width=120, elem_id="cancel")
@@ -51,7 +49,7 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
     )
     about = gr.Button("Ask the chat about this picture", size="sm", elem_id="about")
     with gr.Accordion("Settings", open=False, elem_id="settings"):
-        negative = gr.Textbox("", label="What not to draw (negative prompt)", max_length=LONGEST)
+        negative = gr.Textbox("", label="What not to draw (negative prompt)")
         with gr.Row():
             seed = gr.Number(label="Seed", value=0, precision=0, minimum=0, maximum=SEEDS, min_width=100)
             lucky = gr.Checkbox(label="A new seed each time", value=True, min_width=100)
@@ -60,7 +58,13 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
             guidance = gr.Slider(0, 20, offered.guidance, step=0.1, label="Guidance", min_width=140)
         with gr.Row():
             sizes = ["{}x{}".format(*size) for size in offered.sizes]
-            size = gr.Dropdown(sizes, value=sizes[0], label="Size in pixels", allow_custom_value=True, min_width=140)
+            size = gr.Dropdown(
+                sizes,
+                value=sizes[0],
+                label=f"Size in pixels, at most {offered.largest}x{offered.largest}",
+                allow_custom_value=True,
+                min_width=140,
+            )
             count = gr.Slider(1, offered.most_pictures, 1, step=1, label="Pictures", min_width=140)
     gr.Examples(examples.prompts(), prompt, cache_examples=False, label="Examples", elem_id="prompt-examples")
     with gr.Accordion("Earlier drawings", open=False, elem_id="earlier"):
@@ -110,12 +114,13 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
                     seconds = time.perf_counter() - begun
                     if isinstance(item, Step):
                         seen = True
-                        progress((item.done, item.of), desc="Drawing", unit="steps")
+                        progress((item.done, item.of), desc="Drawing", unit=unit(item.of))
                     elif isinstance(item, Drawn):
                         drawn = [
                             Drawing(wish, picture, wish.seed + number, seconds)
                             for number, picture in enumerate(item.pictures)
                         ]
+                        visitor.wish = None
                         visitor.keep(drawn)
                         strip.drew(seconds, len(drawn))
                         yield (
@@ -130,9 +135,12 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
                     elif not seen and seconds > LATE:
                         yield notice(f"Waiting for {engine.where} for {seconds:.0f} s."), *nothing
         except EngineError as problem:
+            visitor.wish = None
             yield notice(f"{problem} Earlier drawings are kept.", bad=True), *nothing[2:], await strip.html(), gr.skip()
 
     def cancelled(visitor: Visitor) -> str:
+        if not visitor.wish:
+            return notice("Nothing is being drawn.")
         visitor.wish = None
         return notice("Cancelled. Earlier drawings are kept.")
 
@@ -193,14 +201,21 @@ def wished(
     """The wish of a form, its bounds checked: a page is not alone in sending forms. Raises BadWish."""
     if not prompt.strip():
         raise BadWish("Write what to draw, for instance: " + examples.PROMPTS[0])
-    if max(len(prompt), len(negative)) > LONGEST:
-        raise BadWish(f"A prompt has at most {LONGEST} characters.")
+    for what, text in (("prompt", prompt), ("negative prompt", negative)):
+        if len(text) > LONGEST:
+            raise BadWish(too_long(what, text, LONGEST))
     sides = re.fullmatch(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*", size or "")
     width, height = map(int, sides.groups()) if sides else (0, 0)
-    if width not in SIDES or height not in SIDES:
-        raise BadWish(f"A size is like {SIDES[3]}x{SIDES[3]}, in steps of {SIDES.step} from {SIDES[0]} to {SIDES[-1]}.")
+    possible = range(GRAIN, offered.largest + 1, GRAIN)
+    if width not in possible or height not in possible:
+        raise BadWish(
+            f"A size is like {'{}x{}'.format(*offered.sizes[0])}, in steps of {GRAIN}, "
+            f"at most {offered.largest}x{offered.largest}."
+        )
     if not (1 <= steps <= offered.most_steps and 0 <= guidance <= 20 and 1 <= count <= offered.most_pictures):
         raise BadWish("A setting is out of its range.")
+    if steps != int(steps) or count != int(count):
+        raise BadWish("Steps and pictures are whole numbers.")
     if not lucky and (seed is None or not 0 <= seed <= SEEDS):
         raise BadWish(f"A seed is a whole number from 0 to {SEEDS}.")
     chosen = random.randrange(LUCKY) if lucky or seed is None else int(seed)
@@ -209,9 +224,13 @@ def wished(
 
 def told(wish: Wish, seconds: float) -> str:
     return (
-        f"“{wish.prompt}”, seed {wish.seed}, {wish.steps} steps, guidance {wish.guidance:g}, "
+        f"“{wish.prompt}”, seed {wish.seed}, {wish.steps} {unit(wish.steps)}, guidance {wish.guidance:g}, "
         f"{wish.size[0]}x{wish.size[1]}, in {seconds:.1f} s"
     )
+
+
+def unit(steps: int) -> str:
+    return "step" if steps == 1 else "steps"
 
 
 def gallery(drawn: list[Drawing]) -> gr.Gallery:

@@ -10,6 +10,7 @@ import gradio as gr
 from demo_app import pictures
 from demo_app.conversation import Visitor
 from demo_app.engines.interface import ChatEngine, DrawingEngine
+from demo_app.listening import free_port, taken
 from demo_app.page import before_after, chat, drawing, safety
 from demo_app.page.status import Strip
 
@@ -46,10 +47,18 @@ def build(chat_engine: ChatEngine, drawing_engine: DrawingEngine) -> gr.Blocks:
 
 
 def launch(page: gr.Blocks, host: str, port: int, **more: Any) -> tuple[Any, str, str]:
-    """Serve it. `port` 0 is any that is free. Raises OSError where the port is taken."""
+    """Serve it. `port` 0 is any that is free. Raises ValueError where it cannot listen there."""
+    place = free_port(host, port)
+    try:
+        return _launched(page, host, place, **more)
+    except OSError:  # Gradio wants the port on 127.0.0.1 too
+        raise ValueError(taken(place)) from None
+
+
+def _launched(page: gr.Blocks, host: str, port: int, **more: Any) -> tuple[Any, str, str]:
     served: tuple[Any, str, str] = page.launch(
-        server_name=host,
-        server_port=port or safety.free_port(host),
+        server_name=f"[{host}]" if ":" in host else host,
+        server_port=port,
         share=False,
         quiet=True,
         show_error=False,

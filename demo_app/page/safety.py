@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 import gradio as gr
@@ -65,10 +64,3 @@ def _refuse_links(component: gr.components.Component) -> None:
 
     component.move_resource_to_block_cache = refuse
     component.async_move_resource_to_block_cache = refuse_later
-
-
-def free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port

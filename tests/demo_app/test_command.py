@@ -38,6 +38,29 @@ def test_make_demo_brings_up_the_page() -> None:
     assert (len(seen.answers), len(seen.drawings)) == (1, 1)
 
 
+@pytest.mark.parametrize(("lacks", "taken"), [("", "made"), ("gradio", "own")])
+def test_make_demo_takes_the_environment_of_make_vllm_where_that_can_run_it(
+    lacks: str, taken: str, tmp_path: Path
+) -> None:
+    """Its Python and that of `.venv` are played: each says who it is when it is to bring up the page."""
+    for name in ("made", "own"):
+        folder = tmp_path / name / "bin"
+        folder.mkdir(parents=True)
+        words = [
+            "#!/bin/sh",
+            f'case "$*" in *tests.wheels*) echo {tmp_path / "made" / "bin" / "python"};; esac',
+            f'case "$*" in "-m demo_app"*) echo "{name} $*";; esac',
+            f'[ {name} != made ] || case "$*" in *import*{lacks or "nothing"}*) exit 1;; esac',
+        ]
+        (folder / "python").write_text("\n".join(words) + "\nexit 0\n")
+        (folder / "python").chmod(0o755)
+    (tmp_path / "own" / ".demo").touch()
+    words = ["make", "--no-print-directory", "demo", f"VENV={tmp_path / 'own'}", "VLLM_PYTHON=", "DEMO=--port 0"]
+    variables = {**os.environ, "MAKEFLAGS": ""}
+    done = subprocess.run(words, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"{taken} -m demo_app --port 0"
+
+
 def test_the_page_of_the_demo_names_every_option_and_variable() -> None:
     page = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"--[a-z0-9][a-z0-9-]+", command.parser().format_help())) - {"--help"}

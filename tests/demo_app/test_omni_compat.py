@@ -15,8 +15,9 @@ import pytest
 import uvicorn
 
 from demo_app import bodies, omni_compat
-from demo_app.engines.interface import Drawn, Wish
+from demo_app.engines.interface import Drawn, Step, Wish
 from demo_app.engines.server_drawing import ServerDrawing
+from demo_app.page.drawing import BadWish, wished
 from demo_app.pictures import decode
 from tests import wheels
 from tests.demo_app.fake_servers import collected
@@ -74,13 +75,60 @@ def test_an_openai_client_is_answered_as_it_expects(server: str) -> None:
         ({"n": 11}, 422),
         ({"num_inference_steps": 201}, 422),
         ({"true_cfg_scale": 21}, 422),
+        ({"guidance_scale": -3}, 422),
+        ({"true_cfg_scale": -0.1}, 422),
+        ({"num_inference_steps": 2.5}, 422),
+        ({"seed": -1}, 422),
         ({"response_format": "url"}, 422),
         ({"prompt": ""}, 422),
     ],
 )
 def test_what_vllm_omni_refuses_is_refused(server: str, change: dict[str, object], code: int) -> None:
     body = {"prompt": "a circle", **change}
-    assert httpx.post(f"{server}/v1/images/generations", json=body).status_code == code
+    answer = httpx.post(f"{server}/v1/images/generations", json=body)
+    assert answer.status_code == code
+    (field,) = change
+    assert field in answer.json()["error"]["message"] or field == "model"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("field", ["guidance_scale", "true_cfg_scale", "seed", "n", "flow_shift", "unknown"])
+def test_a_number_that_is_none_is_refused_in_any_field(server: str, field: str, number: str) -> None:
+    body = f'{{"prompt": "a circle", "num_inference_steps": 1, "{field}": {number}}}'
+    answer = httpx.post(f"{server}/v1/images/generations", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert "is no number of JSON" in answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_no_json_is_refused_in_one_line(server: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = httpx.post(f"{server}/v1/images/generations", content="{", headers=headers)
+    assert (answer.status_code, "JSON" in answer.json()["error"]["message"]) == (422, True)
+
+
+@pytest.mark.parametrize(("side", "drawn"), [(256, True), (272, False), (2048, False)])
+def test_the_page_and_the_server_take_the_same_sizes_for_the_small_model(embedded, side: int, drawn: bool) -> None:
+    form = ("a circle", "", 1, False, 1, 2.5, f"{side}x{side}", 1)
+    body = omni_compat.Body(prompt="a circle", size=f"{side}x{side}")
+    if drawn:
+        assert wished(embedded[1].range, *form).size == body.wish().size == (side, side)
+        return
+    with pytest.raises(BadWish, match="at most 256x256"):
+        wished(embedded[1].range, *form)
+    with pytest.raises(ValueError, match="at most 256x256"):
+        body.wish()
+
+
+def test_a_cancelled_drawing_ends_at_its_next_step(embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is decoded any more: the next drawing would wait for that."""
+    pipeline = embedded[1]._loading.result()
+    decoded: list[object] = []
+    decode = pipeline.vae.decode
+    monkeypatch.setattr(pipeline.vae, "decode", lambda *given, **more: decoded.append(1) or decode(*given, **more))
+    (first,), _ = collected(embedded[1].draw(Wish("a circle", steps=20, size=(256, 256))), most=1)
+    (*_, drawn), _ = collected(embedded[1].draw(Wish("a circle", steps=1)))
+    assert isinstance(first, Step) and isinstance(drawn, Drawn)
+    assert decoded == [1]
 
 
 @pytest.mark.parametrize("release", ["0.14.0", "0.30.0"])
@@ -101,7 +149,7 @@ def test_our_bodies_are_what_vllm_omni_itself_accepts(release: str) -> None:
 def test_our_server_takes_the_fields_it_has_with_the_bounds_of_vllm_omni(release: str) -> None:
     theirs, ours = protocol(release).ImageGenerationRequest.model_fields, omni_compat.Body.model_fields
     assert set(ours) <= set(theirs)
-    for name in ("n", "num_inference_steps", "true_cfg_scale"):
+    for name in ("n", "num_inference_steps", "guidance_scale", "true_cfg_scale"):
         assert bounds(ours[name]) == bounds(theirs[name]) != {}, name
 
 

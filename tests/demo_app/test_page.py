@@ -84,6 +84,59 @@ def test_upload_ask_draw_cancel_and_ask_about_the_drawing(browser: Browser, page
         person.nothing_odd()
 
 
+def test_stop_and_cancel_say_so_where_nothing_runs(browser: Browser, page: str) -> None:
+    with visit(browser, page) as person:
+        for _ in range(2):  # before anything was done, and after it has ended
+            person.button("Stop").click()
+            expect(person.chat_notice).to_have_text("Nothing is being answered.")
+            person.button("Cancel").click()
+            expect(person.drawing_notice).to_have_text("Nothing is being drawn.")
+            person.ask("Hello")
+            person.answered(1 + _)
+            person.draw("a red circle")
+            expect(person.drawing_notice).to_contain_text("a red circle")
+        person.nothing_odd()
+
+
+def test_a_setting_that_cannot_be_is_said_and_nothing_is_drawn(browser: Browser, page: str) -> None:
+    with visit(browser, page) as person:
+        person.draw("a red circle " * 100)
+        expect(person.drawing_notice).to_contain_text("The prompt has 1300 characters, at most 1000 are taken")
+        person.unfold("Settings")
+        steps, size = person.page.get_by_label("number input for Steps"), person.page.get_by_label("Size in pixels")
+        steps.fill("1.5")
+        steps.press("Tab")
+        person.draw("a red circle")
+        expect(person.drawing_notice).to_have_text("Steps and pictures are whole numbers.")
+        steps.fill("1")
+        steps.press("Tab")
+        size.fill("2048x2048")
+        size.press("Tab")
+        person.button("Draw").click()
+        expect(person.drawing_notice).to_contain_text("in steps of 16, at most 256x256.")
+        expect(person.drawings).to_have_count(0)
+        size.fill("64x64")
+        size.press("Tab")
+        person.button("Draw").click()
+        expect(person.drawing_notice).to_contain_text(", 1 step, ")
+        person.nothing_odd()
+
+
+TYPED = "# Title\n    **bold** <img src=x> <b>b</b> [a](b) $$x$$ a < b && c &amp; &copy <!-- d"
+
+
+def test_what_was_typed_stands_there_as_it_was_typed(browser: Browser, page: str) -> None:
+    with visit(browser, page) as person:
+        person.ask(TYPED)
+        person.answered(1)
+        mine = person.page.locator("#conversation .user.message")
+        assert TYPED in mine.inner_text()
+        assert mine.locator("h1, b, strong, a, img, .katex").count() == 0
+        person.ask("a" * 4001)
+        expect(person.chat_notice).to_contain_text("The question has 4001 characters, at most 4000 are taken")
+        person.nothing_odd()
+
+
 def test_what_is_no_picture_is_said_and_the_question_is_kept(browser: Browser, page: str, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.png"
     wrong.write_text("not a picture")

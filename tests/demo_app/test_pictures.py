@@ -62,6 +62,16 @@ def test_what_is_no_picture_is_refused_with_one_line(data: bytes) -> None:
         decode(data, "notes.txt")
 
 
+@pytest.mark.parametrize(("size", "taken"), [((10_000, 100), True), ((10_000, 2), False), ((2, 10_000), False)])
+def test_a_picture_that_is_too_thin_for_models_is_refused(size: tuple[int, int], taken: bool) -> None:
+    data = file(Image.new("RGB", size))
+    if taken:
+        decode(data, "thin.png")
+        return
+    with pytest.raises(BadPicture, match=r"thin\.png is \d+x\d+; at most 100 times as long as wide: cut out a part"):
+        decode(data, "thin.png")
+
+
 def test_half_a_picture_is_refused() -> None:
     whole = file(Image.effect_noise((64, 64), 50))
     with pytest.raises(BadPicture):

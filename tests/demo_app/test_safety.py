@@ -88,8 +88,47 @@ def test_a_bad_address_costs_one_line(words: list[str], line: str, capsys: pytes
 def test_a_port_that_is_taken_costs_one_line(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     port = page.rstrip("/").rpartition(":")[2]
     servers = ["--vl-url", "http://127.0.0.1:1", "--t2i-url", "http://127.0.0.1:1"]
-    assert command.main(["--port", port, *servers]) == 2
-    assert capsys.readouterr().err.startswith("demo_app: ") and "\n" not in capsys.readouterr().err.strip()
+    for kind in (servers, ["--omni-compat"]):
+        assert command.main(["--port", port, *kind]) == 2
+        assert capsys.readouterr().err == (
+            f"demo_app: --port {port} is taken: give another, or 0 for any that is free\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--host", "999.1.1.1"], "demo_app: --host 999.1.1.1 is no address: give 127.0.0.1 for this machine only"),
+        (["--host", "192.0.2.1"], "demo_app: --host 192.0.2.1 is no address of this machine: give 127.0.0.1 for"),
+    ],
+)
+def test_a_host_that_is_none_of_this_machine_costs_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(line) and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--port", "99999"], "--port: 99999 is no port: give a number up to 65535, or 0 for any that is free"),
+        (["--port", "-1"], "--port: -1 is no port: give a number up to 65535, or 0 for any that is free"),
+        (["--port", "8e3"], "--port: 8e3 is no port: give a number up to 65535, or 0 for any that is free"),
+        (["--patience", "-5"], "--patience: -5 is no time to wait: give seconds, more than 0"),
+        (["--patience", "0"], "--patience: 0 is no time to wait: give seconds, more than 0"),
+        (["--patience", "nan"], "--patience: nan is no time to wait: give seconds, more than 0"),
+        (["--patience", "soon"], "--patience: soon is no time to wait: give seconds, more than 0"),
+        (["--prot", "80"], "unrecognized arguments: --prot 80"),
+    ],
+)
+def test_an_option_that_cannot_be_costs_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(words)
+    assert (ended.value.code, capsys.readouterr().err) == (2, f"demo_app: {line}\n")
 
 
 def test_without_gradio_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -157,8 +157,8 @@ def test_a_server_that_says_nothing() -> None:
         (401, {"error": "Unauthorized"}, "wants a key (401): set VITPORT_VL_KEY to it and start again."),
         (
             404,
-            {"error": {"message": "no such model"}},
-            "does not know that model or request: no such model: does --vl-url",
+            {"error": {"message": "no such model."}},
+            "does not know that model or request: no such model: does --vl-url name the right server?",
         ),
         (503, {"detail": "loading"}, "is busy (503: loading): try again in a while."),
         (400, {"error": {"message": "context\nfull"}}, "refuses (400: context full): try something else"),
@@ -170,7 +170,20 @@ def test_a_server_that_refuses(code: int, answer: object, line: str) -> None:
         await exchange.json(code, answer)
 
     with running(refuses) as server:
-        assert line in said(server.url)[1]
+        problem = said(server.url)[1]
+    assert line in problem
+    assert not problem.endswith(("?.", "..")) and problem.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_server_that_refuses_the_key(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuses(exchange: Exchange) -> None:
+        await exchange.json(code, {"error": "Unauthorized"})
+
+    monkeypatch.setenv("VITPORT_VL_KEY", "wr0ng")
+    with running(refuses) as server:
+        problem = said(server.url)[1]
+    assert problem.endswith(f"refuses the key of VITPORT_VL_KEY ({code}): correct it and start again.")
 
 
 def test_a_server_of_another_kind() -> None:
@@ -178,7 +191,9 @@ def test_a_server_of_another_kind() -> None:
         await exchange.json(200, {"hello": "world"})
 
     with running(page, models=[]) as server:
-        assert "lists no model at /v1/models: is it the address of such a server? (--vl-url)" in said(server.url)[1]
+        assert said(server.url)[1].endswith(
+            "lists no model at /v1/models: is the address of --vl-url that of such a server?"
+        )
 
 
 @pytest.mark.parametrize("chunk", ["{", "[]", '{"choices": [{}]}', '{"choices": 3}'])
@@ -188,7 +203,7 @@ def test_a_stream_that_is_no_answer(chunk: str) -> None:
         await exchange.event(chunk)
 
     with running(nonsense) as server:
-        assert "sends something that is no answer: is it an OpenAI-compatible server?" in said(server.url)[1]
+        assert said(server.url)[1].endswith("sends something that is no answer: is it an OpenAI-compatible server?")
 
 
 def test_a_server_that_gives_up_in_the_stream() -> None:
@@ -213,7 +228,35 @@ def test_a_drawing_that_is_none(answer: object) -> None:
 
     with running(nonsense) as server:
         _, problem = collected(ServerDrawing(server.url, 5).draw(Wish("a circle")))
-    assert "sends something that is no drawing: does it serve a text-to-image model?" in problem
+    assert problem.endswith("sends something that is no drawing: does it serve a text-to-image model?")
+
+
+def test_a_server_that_draws_nothing() -> None:
+    async def nothing(exchange: Exchange) -> None:
+        await exchange.json(200, {"data": []})
+
+    with running(nothing) as server:
+        items, problem = collected(ServerDrawing(server.url, 5).draw(Wish("a circle")))
+    assert items == []
+    assert problem.endswith("has drawn nothing: ask for something else, or look into its log.")
+
+
+def test_a_server_that_answers_without_a_word() -> None:
+    async def nothing(exchange: Exchange) -> None:
+        await exchange.head(200, "text/event-stream")
+        await exchange.event("[DONE]")
+
+    with running(nothing) as server:
+        assert said(server.url)[1].endswith("answers without a word: ask again, or in other words.")
+
+
+def test_an_answer_that_cannot_be_unpacked() -> None:
+    async def damaged(exchange: Exchange) -> None:
+        exchange.writer.write(b"HTTP/1.1 200 X\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\nnot zipped")
+        await exchange.writer.drain()
+
+    with running(damaged) as server:
+        assert "broke off in the middle" in said(server.url)[1]
 
 
 def test_closing_the_answer_tells_the_server_at_once() -> None:
