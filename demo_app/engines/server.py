@@ -28,6 +28,8 @@ class Server:
     def __init__(self, side: str, url: str, option: str, key: str, patience: float) -> None:
         self.side, self.option, self.key, self.patience = side, option, key, patience
         self.url = address(url)
+        if not all("!" <= letter <= "~" for letter in self._key):
+            raise ValueError(f"{key} is no key: give it the key alone, without spaces and line ends in it")
         self.where = f"the {side} server at {self.url}"
         self.length = 0  # of a conversation in tokens, as vLLM lists it with its model; 0 where that is not said
         self._health = Health("starting")
@@ -36,7 +38,11 @@ class Server:
     @property
     def key_name(self) -> str:
         """The variable of the key, empty where there is none."""
-        return self.key if os.environ.get(self.key) else ""
+        return self.key if self._key else ""
+
+    @property
+    def _key(self) -> str:
+        return os.environ.get(self.key, "").strip()
 
     async def health(self) -> Health:
         if time.monotonic() - self._asked > FRESH:
@@ -62,7 +68,7 @@ class Server:
                 ) from None
 
     def client(self, patience: float | None = None) -> httpx.AsyncClient:
-        headers = {"Authorization": f"Bearer {os.environ[self.key]}"} if self.key_name else {}
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         limit = httpx.Timeout(patience or self.patience, connect=CONNECT)
         return httpx.AsyncClient(headers=headers, timeout=limit, trust_env=False, follow_redirects=False)
 
@@ -83,7 +89,7 @@ class Server:
         await response.aread()
         said, code = _said(response), response.status_code
         if code in (401, 403):
-            if self.key_name:
+            if self._key:
                 raise self.error(f"refuses the key of {self.key} ({code})", "correct it and start again")
             raise self.error(f"wants a key ({code})", f"set {self.key} to it and start again")
         if code == 404:
@@ -119,9 +125,9 @@ def address(url: str) -> str:
     """The address with `/v1`. Raises ValueError where it is none."""
     try:
         parts = urlsplit(url)
-        plain = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        bare = not any((parts.username, parts.password, parts.query, parts.fragment))
-    except ValueError:
+        plain = parts.scheme in ("http", "https") and bool(httpx.URL(url).host) and parts.port != 0
+        bare = not any((parts.username, parts.password, parts.query, parts.fragment, " " in url))
+    except (ValueError, httpx.InvalidURL):
         plain = bare = False
     if not (plain and bare):
         raise ValueError(f"{url} is no address of a server: give one like http://127.0.0.1:8000")

@@ -94,6 +94,18 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatc
     assert "s3cret" not in engine.command(ASKED) and '"Authorization: Bearer $VITPORT_VL_KEY"' in engine.command(ASKED)
 
 
+def test_white_space_around_the_key_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITPORT_VL_KEY", " s3cret\n")
+    assert ServerChat("http://127.0.0.1:1", 5).client().headers["authorization"] == "Bearer s3cret"
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "two\nlines", "two words"])
+def test_what_cannot_be_a_key_is_said_at_the_start(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITPORT_T2I_KEY", key)
+    with pytest.raises(ValueError, match=r"^VITPORT_T2I_KEY is no key: give it the key alone, without spaces"):
+        ServerDrawing("http://127.0.0.1:1", 5)
+
+
 def test_the_health_names_the_model_and_is_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("demo_app.engines.server.FRESH", 0.0)
     with running(answers, models=["first"]) as server:
@@ -283,7 +295,17 @@ def test_an_address_may_be_given_with_or_without_v1(given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["here:8000", "file:///etc/passwd", "http://", "http://me:pw@here", "http://here/?a=b", "http://["]
+    "given",
+    [
+        "here:8000",
+        "file:///etc/passwd",
+        "http://",
+        "http://me:pw@here",
+        "http://here/?a=b",
+        "http://[",
+        "http://he re",
+        "http://xn--:80",
+    ],
 )
 def test_what_is_no_address_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match=r"is no address of a server: give one like http://127\.0\.0\.1:8000"):
