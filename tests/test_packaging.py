@@ -127,7 +127,7 @@ module=$2; shift 2
 [ "$module" = codemods.working_copy ] && exec {sys.executable} -m codemods.working_copy "$@"
 [ "$module" = porting.check ] && {{ echo "checked $*"; exit 0; }}
 echo "vitport $*"
-case " $* " in *" --diff "*) exit "$FAKE" ;; esac
+case " $* " in *" --report "*) ;; *) exit "$FAKE" ;; esac
 if [ -d "$1" ]; then echo "ported" > "$1/model.py"; else echo "ported" > "$1"; fi
 for report; do :; done
 echo "report" > "$report"
