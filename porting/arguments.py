@@ -26,7 +26,8 @@ examples:
 exit codes:
   0    nothing failed and something passed; what did not run is named
   1    something failed, or nothing could be proved
-  2    bad usage, or this environment lacks something: one line says what, and the remedy
+  2    bad usage, or this environment lacks something: one line says what, and the remedy; or
+       a report or a test could not be written
   130  interrupted; no process is left
 """
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from codemods.migrate import show
-from codemods.usage import BAD_USAGE, Parser
+from codemods.usage import Parser
 from porting import surroundings
 from porting.arguments import parser
-from porting.commands import guarded, written_all
+from porting.commands import cannot_be_written, ended, guarded, unwritten
 from porting.levels import LEVELS, Level
 from porting.processes.limits import GIB, Limits
 from porting.wrong_environment import WrongEnvironment
@@ -122,22 +122,21 @@ def _tell(report: Report, answers: Answers, arguments: argparse.Namespace) -> in
     from porting.emit_tests import emit_tests
     from porting.reports import console, pull_request
 
-    # Before anything is printed: a reader that goes away must not lose them.
-    code = report.exit_code if written_all(report, arguments.report, "vitport-check") else BAD_USAGE
-    try:
-        if arguments.emit_tests:
+    # Written before anything is printed: a reader that goes away must not lose them. What cannot be is said last.
+    problems = unwritten(report, arguments.report)
+    if arguments.emit_tests:
+        try:
             written = emit_tests(arguments.emit_tests, answers)
             told = ", ".join(map(str, written)) or "none: neither parity nor paths nor embeddings ran"
             print(f"tests written: {told}", file=sys.stderr)
-    except OSError as error:
-        print(f"vitport-check: {error.filename} cannot be written: {error.strerror or error}", file=sys.stderr)
-        code = BAD_USAGE
+        except OSError as error:
+            problems.append(cannot_be_written(error.filename or arguments.emit_tests, error))
     if arguments.pull_request:
         sys.stderr.write(console.render(report, sys.stderr.isatty()))
         show(pull_request.render(report))
     else:
         show(console.render(report, sys.stdout.isatty()))
-    return code
+    return ended(report, problems, "vitport-check")
 
 
 if __name__ == "__main__":

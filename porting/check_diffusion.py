@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from codemods import __version__
 from codemods.migrate import show
-from codemods.usage import BAD_USAGE, Parser
+from codemods.usage import Parser
 from porting import surroundings
 from porting.arguments import add_device, add_limits, add_report, names
-from porting.commands import guarded, written_all
+from porting.commands import ended, guarded, unwritten
 from porting.diffusion.cases import CASES, DTYPES, ONE_RANK, WAYS
 from porting.diffusion.package import Package, package_of
 from porting.diffusion.question import IMPORT, LEVEL, PROMPT, RANKS, job
@@ -98,11 +98,11 @@ def _check(parser: Parser, arguments: argparse.Namespace, command: str) -> int:
     surroundings.look_for_room()
     report = _prove(arguments, command, package, before)
     report = replace(report, seconds=time.monotonic() - start)
-    code = report.exit_code if written_all(report, arguments.report, parser.prog) else BAD_USAGE
+    problems = unwritten(report, arguments.report)
     from porting.reports import console
 
     show(console.render(report, sys.stdout.isatty()))
-    return code
+    return ended(report, problems, parser.prog)
 
 
 def _prove(arguments: argparse.Namespace, command: str, package: Package, before: Package | None) -> Report:

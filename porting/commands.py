@@ -34,13 +34,23 @@ def guarded(parser: Parser, work: Callable[[], int]) -> int:
         return BAD_USAGE
 
 
-def written_all(report: Report, paths: Sequence[Path], program: str) -> bool:
-    """Write the report to each path. One that cannot be written is said, and keeps no other back."""
-    good = True
+def unwritten(report: Report, paths: Sequence[Path]) -> list[str]:
+    """Write the report to each path. A line for each that cannot be written, which keeps no other back."""
+    problems = []
     for path in paths:
         try:
             write_report(report, path)
         except OSError as error:
-            print(f"{program}: {path} cannot be written: {error.strerror or error}", file=sys.stderr)
-            good = False
-    return good
+            problems.append(cannot_be_written(path, error))
+    return problems
+
+
+def cannot_be_written(path: Path | str, error: OSError) -> str:
+    return f"{path} cannot be written: {error.strerror or error}"
+
+
+def ended(report: Report, problems: Sequence[str], program: str) -> int:
+    """The exit code. Said last of all is what could not be written."""
+    for problem in problems:
+        print(f"{program}: {problem}", file=sys.stderr)
+    return BAD_USAGE if problems else report.exit_code

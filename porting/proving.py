@@ -36,4 +36,5 @@ def report_of(
         command,
         seconds,
         tuple(map(place, found.others)),
+        asked=len(answers),
     )

@@ -1,12 +1,12 @@
-"""Old vLLM releases, each with an environment that runs it, to hold an original and the shim against.
+"""Old vLLM releases, each with an environment that runs it, to hold an original against that the installed vLLM runs.
 
     python -m porting.releases 0.12.0                   make the environment and keep it
-    python -m porting.releases 0.12.0 FILE...           the same, and run these originals in it and under the shim
+    python -m porting.releases 0.12.0 FILE...           the same, and run these originals in it and in the installed
     python -m porting.releases 0.12.0 --files           only the Python files, which originals may import from
 
 Kept in `${XDG_CACHE_HOME:-~/.cache}/vitport`: 50 MB for a release, 7.5 GB for the packages, which releases of one torch
-share. Exit codes: 0 made, or all equal; 1 an original computes something else under the shim; 2 bad usage, or a release
-or a network that cannot be had: one line says which.
+share. Exit codes: 0 made, or all equal; 1 an original computes something else in the installed vLLM; 2 bad usage, or a
+release or a network that cannot be had: one line says which.
 """
 
 from __future__ import annotations
@@ -200,7 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m porting.releases", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("release", help="such as 0.12.0")
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="originals to run there and under the shim")
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="originals to run there and in the installed vLLM"
+    )
     parser.add_argument("--files", dest="only_files", action="store_true", help="fetch the Python files, no more")
     given = parser.parse_args(arguments)
     try:

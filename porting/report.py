@@ -38,6 +38,7 @@ class Report:
     seconds: float = 0.0
     others: tuple[str, ...] = ()  # Python files that are no models
     row: str = "model"  # what a row of the matrix is
+    asked: int = 0  # questions that these are the results of; 0 where each has one
 
     @property
     def exit_code(self) -> int:
@@ -70,6 +71,14 @@ class Report:
         """How many results ended how."""
         counted = Counter(result.status for result in self.results)
         return {status: counted[status] for status in Status}
+
+    @property
+    def counted(self) -> str:
+        """What the numbers of the verdict count, where progress has counted something else; empty where it has not."""
+        if self.asked in (0, len(self.results)):
+            return ""
+        why = "one for each tower of a file, and in parity for each of what it is held against"
+        return f"{len(self.results)} results of {self.asked} questions: {why}"
 
     def verdict(self) -> str:
         """One line; what did not run is said, and is not counted as good."""

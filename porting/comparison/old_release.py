@@ -129,7 +129,7 @@ def compare(shim: Answer, own: Answer) -> Comparison:
         return Comparison(problem=own.problem)
     shapes = [[tuple(output.shape) for output in answer.outputs] for answer in (own, shim)]
     if shapes[0] != shapes[1]:
-        return Comparison(problem=f"gives {shapes[0]} in its own vLLM, {shapes[1]} under the shim")
+        return Comparison(problem=f"gives {shapes[0]} in its own vLLM, {shapes[1]} when run under the installed one")
     difference = max(float((a.double() - b.double()).abs().max()) for a, b in zip(shim.outputs, own.outputs))
     largest = max(1.0, *(float(output.abs().max()) for output in own.outputs))
     too_large = not difference <= TOLERANCE * largest  # NaN is too large

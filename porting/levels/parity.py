@@ -62,7 +62,7 @@ def _in_its_own_vllm(job: Job, pair: Pair) -> list[Result]:
     found = old_release.compare(shim, own)
     numbers = {"difference": found.difference}
     if found.problem:  # not a fault of the port
-        return [job.result(Status.ERROR, f"{what}: the shim is wrong, it {found.problem}", numbers=numbers)]
+        return [job.result(Status.ERROR, f"{what}: it {found.problem}, which is a fault of vitport", numbers=numbers)]
     return [job.result(Status.PASSED, f"{what}: difference {found.difference:.2g}", numbers=numbers)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -12,8 +12,8 @@ from rich.text import Text
 
 from porting.matrix import BAD
 from porting.report import Report, worst
-from porting.reports.words import cell, flat, heading, number, problems, where
-from porting.result import Result, Status
+from porting.reports.words import cell, flat, gathered, heading, number, problems_once, where
+from porting.result import Status
 
 _STYLES = {
     Status.PASSED: "green",
@@ -36,6 +36,8 @@ def render(report: Report, terminal: bool) -> str:
     console.print(Text(f"device   {report.device.type}: {report.device.platform}, {report.device.name}; {versions}"))
     if report.device.note:
         console.print(Text(f"note     {report.device.note}"))
+    if report.counted:
+        console.print(Text(f"note     {report.counted}"))
     console.print(Text(f"verdict  {report.verdict()}, in {report.seconds:.0f} s"))
     return text.getvalue()
 
@@ -57,31 +59,23 @@ def _matrix(report: Report) -> Table:
 
 def _told(report: Report) -> Iterator[Text]:
     """A paragraph for each result that is no success, the notes of the others; then what did not run, and why."""
-    for result in report.results:
-        if result.status in BAD:
-            yield Text.assemble((f"{result.status.value.upper()}  ", _STYLES[result.status]), where(result))
-            yield Text(f"    {result.summary}")
-            numbers = ", ".join(f"{name} {number(value)}" for name, value in flat(result.numbers))
-            if numbers:
-                yield Text(f"    {numbers}")
-            yield from (Text(f"    {problem}") for problem in problems(result)[1:])
-            for line in str(result.numbers.get("output", "")).splitlines():
-                yield Text(f"    | {line}", style="dim")
-            yield from (Text(f"    note: {note}") for note in result.notes)
+    bad = [result for result in report.results if result.status in BAD]
+    for result, lines in zip(bad, problems_once(bad)):
+        yield Text.assemble((f"{result.status.value.upper()}  ", _STYLES[result.status]), where(result))
+        yield Text(f"    {result.summary}")
+        numbers = ", ".join(f"{name} {number(value)}" for name, value in flat(result.numbers))
+        if numbers:
+            yield Text(f"    {numbers}")
+        yield from (Text(f"    {line}") for line in lines if not result.summary.startswith(line))
+        for line in str(result.numbers.get("output", "")).splitlines():
+            yield Text(f"    | {line}", style="dim")
+        yield from (Text(f"    note: {note}") for note in result.notes)
     good = (result for result in report.results if result.status not in BAD)
-    for note, places in _gathered((note, result) for result in good for note in result.notes):
+    for note, places in gathered((note, result) for result in good for note in result.notes):
         yield Text(f"note  {places}: {note}")
     unrun = ((result.summary, result) for result in report.results if result.status is Status.NOT_RUN)
-    for reason, places in _gathered(unrun):
+    for reason, places in gathered(unrun):
         yield Text.assemble(("NOT RUN  ", _STYLES[Status.NOT_RUN]), f"{reason}: {places}")
     if report.others:
         yield Text(f"no models of their own: {', '.join(report.others)}")
     yield Text()
-
-
-def _gathered(told: Iterable[tuple[str, Result]]) -> Iterator[tuple[str, str]]:
-    """Each text once, with all the cells that it belongs to."""
-    found: dict[str, dict[str, None]] = {}
-    for text, result in told:
-        found.setdefault(text, {})[where(result)] = None
-    return ((text, ", ".join(places)) for text, places in found.items())

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader
 from porting.matrix import BAD
 from porting.report import Report, worst
 from porting.reports.heat_map import draw, heat_maps
-from porting.reports.words import CELLS, cell, flat, heading, number, place, problems, tables
+from porting.reports.words import CELLS, cell, flat, heading, number, place, problems_once, tables
 from porting.result import Status
 
 _CLASSES = {
@@ -34,7 +34,7 @@ def render(report: Report) -> str:
         word=cell,
         classes=_CLASSES,
         bad=BAD,
-        problems=problems,
+        problems=problems_once(report.results),
         heat_maps=heat_maps,
         draw=draw,
         tables=tables,

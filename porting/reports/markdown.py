@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from porting.matrix import BAD
 from porting.report import Report
-from porting.reports.words import cell, flat, heading, number, place, problems, where
+from porting.reports.words import cell, flat, gathered, heading, number, place, problems_once, where
 from porting.result import Result, Status
 
 
@@ -35,6 +35,8 @@ def circumstances(report: Report) -> Iterator[str]:
     yield f"- command: `{report.command}`"
     yield f"- device: {report.device.type} ({report.device.platform}, {report.device.name})"
     yield f"- versions: {versions}"
+    if report.counted:
+        yield f"- {report.counted}"
     for model in report.models:
         yield f"- {_text(model.name)}: `{place(model.path)}`" + (
             f", ported from `{place(model.before)}`" if model.before else ""
@@ -42,25 +44,22 @@ def circumstances(report: Report) -> Iterator[str]:
 
 
 def faults(report: Report) -> Iterator[str]:
-    for result in report.results:
-        if result.status in BAD:
-            yield f"- **{_text(where(result))}** ({result.status.value}): {_text(result.summary)}"
-            yield from (f"  - {_text(problem)}" for problem in problems(result)[1:])
+    bad = [result for result in report.results if result.status in BAD]
+    for result, lines in zip(bad, problems_once(bad)):
+        yield f"- **{_text(where(result))}** ({result.status.value}): {_text(result.summary)}"
+        yield from (f"  - {_text(line)}" for line in lines if not result.summary.startswith(line))
 
 
 def not_run(report: Report) -> Iterator[str]:
     """Each reason once, with all that it kept from running."""
-    reasons: dict[str, list[str]] = {}
-    for result in report.results:
-        if result.status is Status.NOT_RUN:
-            reasons.setdefault(result.summary, []).append(where(result))
-    for reason, places in reasons.items():
-        yield f"- {_text(reason)}: {_text(', '.join(dict.fromkeys(places)))}"
+    told = gathered((result.summary, result) for result in report.results if result.status is Status.NOT_RUN)
+    yield from (f"- {_text(reason)}: {_text(places)}" for reason, places in told)
 
 
 def notes(report: Report) -> Iterator[str]:
-    for result in report.results:
-        yield from (f"- {_text(where(result))}: {_text(note)}" for note in result.notes)
+    """Each note once, with all that it is of."""
+    told = gathered((note, result) for result in report.results for note in result.notes)
+    yield from (f"- {_text(places)}: {_text(note)}" for note, places in told)
 
 
 def numbers(report: Report) -> Iterator[str]:

@@ -51,6 +51,8 @@ class Watcher:
             status = worst(results)
             first = next(result for result in results if result.status is status)
             seconds = sum(result.seconds for result in results)
-            line = f"[{self._done}/{self._total}] {question.label}: {CELLS[status]}, {first.summary} ({seconds:.1f} s)"
+            several = f" (of {len(results)} results)" if len(results) > 1 else ""
+            word = f"{CELLS[status]}{several}"
+            line = f"[{self._done}/{self._total}] {question.label}: {word}, {first.summary} ({seconds:.1f} s)"
             self._console.print(Text(line, overflow="ellipsis", no_wrap=True))
         self._bar.update(self._task, completed=self._done, description=", ".join(list(self._running)[:2]))

@@ -42,7 +42,7 @@ def _result(report: Report) -> Iterator[str]:
     yield ""
     yield from markdown.matrix(report)
     yield ""
-    yield from list(markdown.circumstances(report))[1:3]
+    yield from list(markdown.circumstances(report))[1 : 4 if report.counted else 3]
     sections = {"Faults": markdown.faults, "Not run": markdown.not_run, "To be known": markdown.notes}
     for title, section in sections.items():
         told = list(section(report))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,14 @@ def number(value: object) -> str:
 
 
 def flat(numbers: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Names and values of numbers, those of mappings inside with a dotted name; output, pictures and lists left out."""
+    """Names and values of numbers, those of mappings inside with a dotted name; output, pictures, lists and what is not
+    known left out.
+    """
     found: list[tuple[str, Any]] = []
     for name, value in numbers.items():
         if isinstance(value, Mapping):
             found += flat(value, f"{before}{name}.")
-        elif not isinstance(value, (list, tuple)) and name not in ("output", "picture"):
+        elif not isinstance(value, (list, tuple)) and value not in (None, "") and name not in ("output", "picture"):
             found.append((f"{before}{name}", value))
     return found
 
@@ -70,6 +73,27 @@ def problems(result: Result) -> list[str]:
     """The lists of text among a result's numbers: one problem each."""
     lists = (value for value in result.numbers.values() if isinstance(value, (list, tuple)))
     return [line for value in lists for line in value if isinstance(line, str)]
+
+
+def problems_once(results: Sequence[Result]) -> list[list[str]]:
+    """The problems of each result. Models of one package share files: what an earlier one has told is only counted."""
+    told: dict[str, str] = {}
+    found = []
+    for result in results:
+        lines = problems(result)
+        again = Counter(told[line] for line in lines if line in told)
+        also = [f"{count} that {place} has as well" for place, count in again.items()]
+        found.append([*(line for line in lines if line not in told), *also])
+        told.update({line: where(result) for line in lines if line not in told})
+    return found
+
+
+def gathered(told: Iterable[tuple[str, Result]]) -> Iterator[tuple[str, str]]:
+    """Each text once, with all the cells that it belongs to."""
+    found: dict[str, dict[str, None]] = {}
+    for text, result in told:
+        found.setdefault(text, {})[where(result)] = None
+    return ((text, ", ".join(places)) for text, places in found.items())
 
 
 def where(result: Result) -> str:

@@ -332,6 +332,17 @@ def test_a_report_that_cannot_be_written_is_2(run: Run) -> None:
     assert Path("r.json").is_file(), "the others are"
 
 
+def test_what_cannot_be_written_is_said_last_of_all(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the verdict, where both streams are one."""
+    write("good.py")
+    Path("taken").write_text("a file, where a folder is wanted")
+    monkeypatch.setattr(sys, "stdout", sys.stderr)
+    code, shown, errors = run("good.py", "--levels", "load", "--emit-tests", "taken")
+    assert (code, shown) == (2, "")
+    assert errors.splitlines()[-2].startswith("verdict  no fault found: 1 passed")
+    assert errors.splitlines()[-1] == "vitport-check: taken cannot be written: File exists"
+
+
 def test_the_text_of_a_pull_request_is_all_that_is_printed(run: Run) -> None:
     write("good.py")
     code, shown, errors = run("good.py", "--pull-request")

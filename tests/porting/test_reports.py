@@ -278,3 +278,47 @@ def test_a_report_is_written_though_the_name_of_a_file_is_no_text(tmp_path: Path
     write_report(report, tmp_path / "r.json")
     (model,) = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["models"]
     assert model["path"] == "tower\udce9.py"
+
+
+# -- each thing once -------------------------------------------------------------------------------------------------
+
+SHARED = ["attention.py:5: is not ported", "attention.py:9: is a subclass"]
+TWO_MODELS = replace(
+    REPORT,
+    results=(
+        Result("a", "load", Status.FAILED, SHARED[0], numbers={"problems": SHARED, "missing": "", "line": None}),
+        Result("b", "load", Status.FAILED, SHARED[0], numbers={"problems": [*SHARED, "b.py:3: is its own"]}),
+        Result("c", "load", Status.PASSED, "imports", notes=("built as kelp", "built as kelp")),
+        Result("d", "load", Status.PASSED, "imports", notes=("built as kelp",)),
+    ),
+    models=tuple(Model(Path(f"{name}.py"), name) for name in "abcd"),
+    asked=3,
+)
+
+
+@pytest.mark.parametrize("form", ["console", "markdown", "pull request", "html"])
+def test_what_two_models_share_is_told_once(form: str) -> None:
+    text = FORMS[form](TWO_MODELS)
+    assert text.count("attention.py:9: is a subclass") == 1
+    assert text.count("2 that a load has as well") == 1
+    assert text.count("b.py:3: is its own") == 1
+
+
+@pytest.mark.parametrize("form", ["console", "markdown", "pull request"])
+def test_a_note_is_told_once_with_all_that_it_is_of(form: str) -> None:
+    (line,) = [line for line in FORMS[form](TWO_MODELS).splitlines() if "built as kelp" in line]
+    assert "c load, d load" in line
+
+
+@pytest.mark.parametrize("form", ["console", "markdown", "pull request", "html"])
+def test_results_are_told_from_the_questions_that_progress_counts(form: str) -> None:
+    said = "4 results of 3 questions: one for each tower of a file"
+    assert said in FORMS[form](TWO_MODELS)
+    assert said not in FORMS[form](replace(TWO_MODELS, asked=4))
+
+
+@pytest.mark.parametrize("form", ["console", "markdown", "pull request", "html"])
+def test_what_is_not_known_is_no_number(form: str) -> None:
+    text = FORMS[form](TWO_MODELS)
+    assert "missing" not in text
+    assert "None" not in text
