@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -322,3 +324,34 @@ def test_what_is_not_known_is_no_number(form: str) -> None:
     text = FORMS[form](TWO_MODELS)
     assert "missing" not in text
     assert "None" not in text
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MEASURE = """\
+<iframe id="page" src="page.html" width="400" height="800"></iframe><pre id="told"></pre>
+<script>
+page.onload = () => { const root = page.contentDocument.documentElement;
+  told.textContent = `${root.scrollWidth} in ${root.clientWidth}`; };
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser found; install one (Debian, Ubuntu: apt-get install chromium)")
+def test_the_page_does_not_scroll_sideways_on_a_phone(tmp_path: Path) -> None:
+    """Long paths break. What is as wide as its table, the matrix, scrolls in a frame of its own."""
+    long = "a_folder_with_a_name/" * 8 + "orchard.py"
+    models = tuple(replace(model, path=Path("/", long)) for model in REPORT.models)
+    report = replace(REPORT, others=(long, long), models=models, command=f"vitport-check {long}")
+    (tmp_path / "page.html").write_text(html.render(report))
+    (tmp_path / "measure.html").write_text(MEASURE)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom"]
+    done = subprocess.run(
+        [CHROMIUM or "", *options, f"--user-data-dir={tmp_path}/profile", (tmp_path / "measure.html").as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    told = re.search(r"(\d+) in (\d+)</pre>", done.stdout)
+    assert told, done.stdout
+    assert told[1] == told[2]
