@@ -48,7 +48,7 @@ class Write(Panel):
         try:
             written = trial.write(self.folder if self.where.value == COPY else None)
             kept = f"; the copy that was there, edited since, is now {written.kept}" if written.kept else ""
-            self._say(f"{_files(len(written.files))} ported in {written.place}{_left(trial)}{kept}")
+            self._say(f"{_files(len(written.files))} ported in {written.place}{_left(trial)}", more=kept)
         except TrialError as problem:
             self._say(str(problem), bad=True)
         self.undo.disabled = trial.written is None
@@ -60,9 +60,10 @@ class Write(Panel):
             self._say(str(problem), bad=True)
         self.undo.disabled = self.session.trial.written is None
 
-    def _say(self, text: str, bad: bool = False) -> None:
+    def _say(self, text: str, bad: bool = False, more: str = "") -> None:
+        """`more` hangs on what was there before, and is not kept in a saved notebook."""
         self.said, self._bad = text, bad
-        show(self._said, markup.line(text, bad))
+        show(self._said, markup.line(text + more, bad))
 
     def story(self) -> str:
         written = self.session.trial.written
