@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"  # to be looked at, kept as artefacts
 START_S = 120
 CELL_MS = 600_000
+expect.set_options(timeout=120_000)  # milliseconds; machines that test are busy
 QUIET = ("--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.extension_manager=readonly")
 NO_NEWS = '{"fetchNews": "false", "checkForUpdates": false}'
 
