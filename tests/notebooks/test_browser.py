@@ -43,6 +43,7 @@ def test_a_model_is_migrated_by_clicks(jupyter: Lab, browser: Browser, dark: boo
     pick.get_by_label("To vLLM").select_option("0.13.0")
     pick.get_by_role("button", name="Look").click()
     expect(opened.cell("migrating.findings()")).to_contain_text("What a port to vLLM 0.13.0 changes")
+    expect(pick).to_contain_text("for vLLM 0.13.0: files")  # said last: all panels are as they will stay
 
     rules = opened.cell("migrating.rules()")
     rules.get_by_label("VA701").uncheck()
