@@ -21,7 +21,7 @@ from porting.reports.heat_map import draw
 
 ABOUT = (
     "The example plugin was written for vLLM 0.12. Its vision tower runs here twice inside the installed vLLM, with "
-    "the weights of the small chat model: the original, through the shim, and a copy that codemods has ported. "
+    "the weights of the small chat model: the original as it is, and a copy that codemods has ported. "
     "What they see of a picture must be the same."
 )
 
