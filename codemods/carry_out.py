@@ -11,8 +11,8 @@ from pathlib import Path
 from codemods import edits as E
 from codemods.findings import Finding, Severity
 from codemods.inputs import Input
-from codemods.notebook import NotebookError
-from codemods.parsed_file import ParsedFile, said_line
+from codemods.notebook import NotebookError, said_line
+from codemods.parsed_file import ParsedFile
 from codemods.plan import FilePlan, Plan
 from codemods.source_file import SourceError
 from codemods.verify import RULE as SELF_CHECK

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from json.decoder import JSONDecoder
+from pathlib import Path
 from typing import Any
 
 SUFFIX = ".ipynb"
@@ -161,6 +162,14 @@ def cell_of(code: Sequence[str], line: int) -> tuple[int, int]:
         if match and match[1] == mark:
             return int(match[2]), max(line - index - 1, 1)
     return 1, line
+
+
+def said_line(path: Path, lines: Sequence[str], number: int) -> str:
+    """A line of a file as findings count it: in a notebook, that of a cell."""
+    if path.suffix != SUFFIX:
+        return f"line {number}"
+    cell, line = cell_of(lines, number)
+    return f"cell {cell}, line {line}"
 
 
 def _parses(text: str) -> bool:

@@ -6,13 +6,13 @@ import ast
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
-from codemods.notebook import SUFFIX, cell_of
+from codemods.notebook import SUFFIX, cell_of, said_line
 
 Kind = TypeVar("Kind", bound=ast.AST)
 
@@ -47,14 +47,6 @@ class Import:
     @property
     def qualified(self) -> str:
         return self.module if self.name is None else f"{self.module}.{self.name}"
-
-
-def said_line(path: Path, lines: Sequence[str], number: int) -> str:
-    """The same for a text that need not parse."""
-    if path.suffix != SUFFIX:
-        return f"line {number}"
-    cell, line = cell_of(lines, number)
-    return f"cell {cell}, line {line}"
 
 
 @dataclass(eq=False)
