@@ -132,7 +132,7 @@ def test_unattended_a_step_that_cannot_be_done_is_an_error(checkout: Path, name:
     (checkout / "models" / "vision.py").write_text(POOLING, encoding="utf-8")
     done = papermill_as_documented(checkout, **{name: value})
     assert done.returncode == 1
-    assert why in done.stderr.splitlines()[-1] or why in done.stderr[-600:]
+    assert why in done.stderr[-600:]  # the end of a traceback
 
 
 def test_another_model_is_checked_as_far_as_was_asked(checkout: Path) -> None:
