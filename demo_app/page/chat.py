@@ -24,6 +24,7 @@ LONGEST = 4000  # characters of a question
 PASTED = 1_000_000  # characters; Gradio makes a file of more
 DESCRIBE = "Describe the picture."
 OFTEN = 0.05  # seconds between two pieces that are shown
+STOPPED = "Stopped. What was said is kept."
 NOTHING_TO_SAY = "The conversation is empty. Add a picture of coloured shapes, and ask what is on it."
 
 
@@ -98,7 +99,9 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
             async with aclosing(with_ticks(engine.answer(asked))) as pieces:
                 async for piece in pieces:
                     if not turn.open:  # a browser's own cancelling gets lost where the next event is just being sent
-                        yield gr.skip(), gr.skip(), gr.skip(), gr.skip()
+                        # What is shown last must be this: a line sent before may reach the browser after Stop's own.
+                        latest = bool(visitor.turns) and visitor.turns[-1] is turn
+                        yield messages(visitor), notice(STOPPED) if latest else gr.skip(), gr.skip(), gr.skip()
                         return
                     now = time.perf_counter()
                     if piece is None:
@@ -132,7 +135,7 @@ def show(engine: ChatEngine, visitor: gr.State, strip: Strip, status: gr.HTML) -
     def stopped(visitor: Visitor) -> tuple[Any, Any]:
         if not visitor.stop():
             return gr.skip(), notice("Nothing is being answered.")
-        return messages(visitor), notice("Stopped. What was said is kept.")
+        return messages(visitor), notice(STOPPED)
 
     def forget(visitor: Visitor) -> tuple[list[Any], str, str]:
         visitor.stop()

@@ -21,6 +21,7 @@ LONGEST = 1000  # characters of a prompt
 GRAIN = 16  # pixels; a side is so many times as long
 SEEDS = 2**31
 LUCKY = 1_000_000  # seeds that are short enough to be told
+CANCELLED = "Cancelled. Earlier drawings are kept."
 FOCUS = "() => document.querySelector('#question textarea').focus()"
 
 
@@ -109,7 +110,7 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
             async with aclosing(with_ticks(engine.draw(wish))) as items:
                 async for item in items:
                     if visitor.wish is not wish:  # cancelled: see the chat's answer
-                        yield gr.skip(), *nothing
+                        yield gr.skip() if visitor.wish else notice(CANCELLED), *nothing
                         return
                     seconds = time.perf_counter() - begun
                     if isinstance(item, Step):
@@ -135,14 +136,15 @@ def show(engine: DrawingEngine, visitor: gr.State, strip: Strip, status: gr.HTML
                     elif not seen and seconds > LATE:
                         yield notice(f"Waiting for {engine.where} for {seconds:.0f} s."), *nothing
         except EngineError as problem:
-            visitor.wish = None
+            if visitor.wish is wish:
+                visitor.wish = None
             yield notice(f"{problem} Earlier drawings are kept.", bad=True), *nothing[2:], await strip.html(), gr.skip()
 
     def cancelled(visitor: Visitor) -> str:
         if not visitor.wish:
             return notice("Nothing is being drawn.")
         visitor.wish = None
-        return notice("Cancelled. Earlier drawings are kept.")
+        return notice(CANCELLED)
 
     def again(visitor: Visitor, event: gr.SelectData) -> tuple[Any, ...]:
         """Show an earlier drawing, with its settings."""
