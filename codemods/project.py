@@ -288,16 +288,7 @@ class Project:
             if self.class_named(file, node.func) is not None:
                 return [(file, node)]
             name = dotted(node.func) or ""
-            if name.rpartition(".")[2] in (
-                "ModuleList",
-                "Sequential",
-                "enumerate",
-                "zip",
-                "reversed",
-                "list",
-                "tuple",
-                "make_layers",
-            ):
+            if name.rpartition(".")[2] in _PASSES_ON:
                 return [m for a in node.args for m in self.makers(file, a, depth + 1)]
             reached = self.callee(file, node, depth + 1)
             if reached is not None and reached.node.name not in ("__init__", "forward"):
@@ -314,6 +305,19 @@ class Project:
         if isinstance(node, ast.Name):
             return [m for value in _sources(file, node) for m in self.makers(file, value, depth + 1)]
         return []
+
+    def sources(self, file: ParsedFile, node: ast.expr, depth: int = 0) -> list[ast.expr]:
+        """The expressions that a value, or a list that it is an item of, comes from through local names."""
+        inner: list[ast.expr] = []
+        if isinstance(node, (ast.Subscript, ast.Starred)):
+            inner = [node.value]
+        elif isinstance(node, ast.Name):
+            inner = _sources(file, node)
+        elif isinstance(node, ast.Call) and (dotted(node.func) or "").rpartition(".")[2] in _PASSES_ON:
+            inner = node.args
+        if depth > 6 or not inner:
+            return [node]
+        return [source for value in inner for source in self.sources(file, value, depth + 1)]
 
     @remembered
     def returned(self, function: AnyFunction) -> list[ast.expr]:
@@ -389,6 +393,11 @@ class Project:
             function = function.value
         reached = [m for c in self.instances(file, function, depth + 1) if (m := self.method(c, "forward")) is not None]
         return reached[0] if len({id(m.node) for m in reached}) == 1 else None
+
+
+_PASSES_ON = frozenset(
+    {"ModuleList", "Sequential", "enumerate", "zip", "reversed", "list", "tuple", "make_layers"}
+)  # their results are, or hold, what they are given
 
 
 def _sources(file: ParsedFile, node: ast.Name) -> list[ast.expr]:

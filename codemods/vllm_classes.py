@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from codemods import calls, moved_names
+from codemods import moved_names
 from codemods.memory import remembered
 from codemods.parsed_file import FunctionNode, ParsedFile, dotted
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.run_time_names import Value
-from codemods.vllm_api import Api, Signature, releases
+from codemods.vllm_api import Api, releases
 from codemods.vllm_api.api import PLAIN_BASES
-from codemods.vllm_contracts import contracts, outside_bases
+from codemods.vllm_contracts import outside_bases
 
 MODELS = ("vllm.model_executor.models.", "vllm.models.")
 """Where vLLM has its models."""
@@ -119,13 +119,26 @@ def bases(run: Plan, cls: Class) -> Bases:
 def stands_for(run: Plan, cls: Class) -> frozenset[str]:
     """The classes of vLLM's, at the target, whose instances run a class's methods: those it extends, and those that its
     methods are put into."""
-    patched = {
+    return frozenset(_patched_into(run, cls) | {part.home for part in bases(run, cls).models})
+
+
+def wholes(run: Plan, file: FilePlan, cls: Class, attribute: str) -> list[ModelPart]:
+    """The same classes, as far as they brought an attribute in a release that the file may be written for: the nearest
+    base, and whatever else."""
+    parts = [*bases(run, cls).models, *(model_class(run, file, name) for name in sorted(_patched_into(run, cls)))]
+    return [
+        part for part in parts if part is not None and any(attribute in api.members(part.name) for api in part.then)
+    ]
+
+
+def _patched_into(run: Plan, cls: Class) -> set[str]:
+    """vLLM's classes that methods of a class are put into, as the patch names them."""
+    return {
         patch.target.rpartition(".")[0]
         for user in run.project.files
         for patch in run.patches.of(user)
         if patch.value is not None and _is_method(run, cls, patch.value)
     }
-    return frozenset(patched | {part.home for part in bases(run, cls).models})
 
 
 def _is_method(run: Plan, cls: Class, value: Value) -> bool:
@@ -180,90 +193,3 @@ def may_be_imported(file: ParsedFile, function: ast.expr) -> bool:
     """A cheap look: whether the first name of an expression is one that an import binds."""
     name = (dotted(function) or "").partition(".")[0]
     return name in file.imported
-
-
-def signatures_then(part: ModelPart, call: ast.Call, signature: Callable[[Api], Signature | None]) -> list[Signature]:
-    """The signatures in the releases that the file may be written for, or in all, if the call fits none of these: a
-    file can be older in one place than in another."""
-    for apis in (part.then, tuple(Api.of(release) for release in releases())):
-        found = [one for api in apis if (one := signature(api)) is not None]
-        if any(calls.binds(one, call) is None for one in found):
-            return found
-    return []
-
-
-@dataclass(frozen=True)
-class Method:
-    """A method of one of vLLM's model classes; `name` is None for calling the instance itself."""
-
-    part: ModelPart
-    name: str | None
-
-    def then(self, api: Api) -> Signature | None:
-        return _signature_of(api, self.part.name, self.name)
-
-    def now(self, api: Api) -> Signature | None:
-        return _signature_of(api, self.part.home, self.name)
-
-    def __str__(self) -> str:
-        return self.part.short if self.name is None else f"{self.part.short}.{self.name}"
-
-
-def _signature_of(api: Api, cls: str, method: str | None) -> Signature | None:
-    return api.call_signature(cls) if method in (None, "__call__") else api.signature(f"{cls}.{method}")
-
-
-@remembered
-def methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
-    """The methods of vLLM's model classes that a call may reach; empty where it may reach anything else, such as what
-    the plugin puts in a method's place."""
-    found = _methods_called(run, file, call) if are_in_reach(run) else []
-    return [] if any(is_patched(run, method.part, method.name or "forward") for method in found) else found
-
-
-def is_patched(run: Plan, part: ModelPart, method: str) -> bool:
-    """Whether a file of the run puts something of its own in the place of a method."""
-    return not {f"{part.name}.{method}", f"{part.home}.{method}"}.isdisjoint(_patched(run))
-
-
-@remembered
-def _patched(run: Plan) -> frozenset[str]:
-    return frozenset(patch.target for file in run.project.files for patch in run.patches.of(file))
-
-
-def _methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
-    function = call.func
-    owner = file.file.class_of(call)
-    if isinstance(function, ast.Attribute) and owner is not None:
-        here = Class(file.file, owner)
-        if is_super(function, owner):
-            known = run.project.callee(file.file, call) is not None or function.attr == "__init__"
-            return [] if known else _of_base(run, here, function.attr)
-        if isinstance(function.value, ast.Name) and function.value.id == "self":
-            found = _of_base(run, here, function.attr)
-            own = run.project.method(here, function.attr) or run.project.makers(file.file, function)
-            if found and not own:
-                return found
-    held = _held(run, file, function)
-    if not held and isinstance(function, ast.Attribute):
-        return [Method(part, function.attr) for part in _held(run, file, function.value)]
-    return [Method(part, None) for part in held]
-
-
-def _of_base(run: Plan, cls: Class, method: str) -> list[Method]:
-    """The method as a class of the project inherits it from vLLM."""
-    parts = bases(run, cls).models if not contracts(run, cls) else ()  # VA614 has the interfaces of whole models
-    return [Method(part, method) for part in parts[:1] if any(method in api.members(part.name) for api in part.then)]
-
-
-def _held(run: Plan, file: FilePlan, value: ast.expr) -> list[ModelPart]:
-    """The model classes that a value is an instance of; empty if it may be anything else."""
-    makers = run.project.makers(file.file, value)
-    parts = [
-        None
-        if run.project.class_named(home, made.func)
-        else model_class(run, run.of(home), run.project.vllm(home, made.func))
-        for home, made in makers
-    ]
-    found = {part.name: part for part in parts if part is not None}
-    return list(found.values()) if None not in parts else []

@@ -12,8 +12,9 @@ from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction, Class
 from codemods.rule import Example, Rule
 from codemods.vllm_api import Signature
-from codemods.vllm_classes import Bases, Method, bases, is_super, stands_for
+from codemods.vllm_classes import Bases, bases, is_super, stands_for
 from codemods.vllm_contracts import contracts
+from codemods.vllm_methods import Method
 
 _TOWER = """\
 import torch

@@ -14,15 +14,8 @@ from codemods.rebinding import Rebinding, rebinding
 from codemods.rule import Example, Rule
 from codemods.uses import is_look_up, is_pure
 from codemods.vision_attention import vocabulary as V
-from codemods.vllm_classes import (
-    ModelPart,
-    built_by,
-    is_patched,
-    may_be_imported,
-    model_function,
-    signatures_then,
-    written_for_target,
-)
+from codemods.vllm_classes import ModelPart, built_by, may_be_imported, model_function, written_for_target
+from codemods.vllm_methods import is_patched, signatures_then
 
 # What upstream's classes once were told, and now read from vLLM's configuration or leave to MMEncoderAttention.
 _PLUMBING = frozenset({*V.BACKEND_PARAMETERS, CONFIG, DATA_PARALLEL})

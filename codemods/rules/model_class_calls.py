@@ -10,7 +10,8 @@ from codemods.plan import FilePlan, Plan
 from codemods.rebinding import Rebinding, rebinding
 from codemods.rule import Example, Rule
 from codemods.uses import is_pure
-from codemods.vllm_classes import Method, methods_called, signatures_then, written_for_target
+from codemods.vllm_classes import written_for_target
+from codemods.vllm_methods import Method, methods_called, signatures_then
 
 # Lists of lengths that xFormers alone read. vLLM 0.12.0.
 _DROPPED = frozenset({"seqlens"})
@@ -155,7 +156,7 @@ RULE = Rule(
         "xFormers, angles became cosines and sines, sequence lengths came with FlashInfer. What the target does not "
         "read is no longer passed, what may be None is passed as None, and what only has another name gets it; the "
         "rest is reported with the signature that the target has. Methods that a subclass calls on itself or by "
-        "super() are looked at as well."
+        "super() are looked at as well, and so are the blocks of a tower that only vLLM's own constructor makes."
     ),
     follows="vLLM 0.11.1 (select_layers), 0.12.0 (seqlens, rotary_pos_emb), 0.17.0 (sequence_lengths)",
     names=frozenset({"vllm", *_DROPPED, *_RENAMED}),

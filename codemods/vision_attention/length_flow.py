@@ -14,7 +14,7 @@ from codemods.uses import uses_of
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.attention_class import AttentionClass
 from codemods.vision_attention.lengths import Kind, kind, tensor_inside
-from codemods.vllm_classes import methods_called
+from codemods.vllm_methods import methods_called
 
 Variable = tuple[FilePlan, AnyFunction, str]
 Result = tuple[FilePlan, AnyFunction, int | None]  # what a function returns, or one item of the tuple that it returns

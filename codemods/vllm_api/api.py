@@ -168,6 +168,16 @@ class Api:
                 return f"{module}.{name}"
         return None
 
+    def held(self, qualified: str, attribute: str) -> str | None:
+        """The model class that an attribute of a class is an instance of, or holds a list of, by its dotted name; None
+        where that is not plain."""
+        place = self._place(qualified)
+        for module, name in self._mro(*place) if place else ():
+            if attribute in self._own(module, name):
+                text = self._facts(module).get(f"{name}:{attribute}", ":")[1:]
+                return store.expand(module, text) if text else None
+        return None
+
     def _own(self, module: str, name: str) -> set[str]:
         facts = self._facts(module)
         found = {*facts.get(name + "#", "#")[1:].split()}

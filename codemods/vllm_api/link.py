@@ -159,8 +159,16 @@ class _Linker:
             members = [member for member in dict.fromkeys(found.assigned) if not member.startswith("_")]
             own[f"{name}#"] = "#" + " ".join(members)
             attributes -= set(members)
-        own.update((f"{name}:{attribute}", ":") for attribute in attributes)
+        own.update((f"{name}:{attribute}", ":" + self._held(module, found, attribute)) for attribute in attributes)
         return own
+
+    def _held(self, module: str, owner: Class, attribute: str) -> str:
+        """The model class that an attribute is an instance of, or holds a list of; empty for anything else."""
+        made = owner.held.get(attribute)
+        place = self.place(made) if made else None
+        if place is None or not _within(place[0], MODELS) or place[1] not in self._modules[place[0]].classes:
+            return ""
+        return _short(module, ".".join(place))
 
     def _written(self, base: str) -> str:
         place = self.place(base)

@@ -21,6 +21,7 @@ class Class:
     bases: tuple[str, ...]  # dotted names, resolved through the module's imports; "?" when not a plain name
     methods: dict[str, str] = field(default_factory=dict)  # name -> signature text, without self or cls
     attributes: set[str] = field(default_factory=set)  # class attributes, properties, and what methods set on self
+    held: dict[str, str] = field(default_factory=dict)  # attribute -> dotted name of what makes it, or its items
     fields: list[str] = field(default_factory=list)  # annotated names in order, in signature text
     assigned: list[str] = field(default_factory=list)  # names given a value in the class body, in order
     dataclass: ast.expr | None = None  # the decorator that writes the constructor from the fields
@@ -234,11 +235,26 @@ class _Reader:
 
     def _method(self, node: ast.FunctionDef | ast.AsyncFunctionDef, found: Class) -> None:
         found.attributes.update(_set_on_self(node))
+        for attribute, value in _values_on_self(node):
+            made = self._maker(value)
+            found.held[attribute] = made if found.held.setdefault(attribute, made) == made else ""
         if _decorated(node, _ATTRIBUTE_DECORATORS):
             found.attributes.add(node.name)
         elif not _decorated(node, {"overload"}):
             bound = not _decorated(node, {"staticmethod"})
             found.methods.setdefault(node.name, signature_text(node.args, skip_first=bound))
+
+    def _maker(self, value: ast.expr) -> str:
+        """The dotted name whose call makes a value, or every item of a list of modules; empty if it is not as plain."""
+        if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+            return self._maker(value.elt)
+        if isinstance(value, ast.List):
+            makers = {self._maker(item) for item in value.elts}
+            return makers.pop() if len(makers) == 1 else ""
+        name = _dotted(value.func) if isinstance(value, ast.Call) else None
+        if isinstance(value, ast.Call) and name is not None and name.rpartition(".")[2] == "ModuleList":
+            return self._maker(value.args[0]) if len(value.args) == 1 else ""
+        return self.resolve(name) if name else ""
 
     # lazily loaded names
 
@@ -388,6 +404,18 @@ def _set_on_self(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and _is_name(inner.value, own):
             yield inner.attr
+
+
+def _values_on_self(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """Attributes and the values they are set to, None left out."""
+    own = node.args.args[0].arg if node.args.args else ""
+    for inner in ast.walk(node):
+        if not isinstance(inner, (ast.Assign, ast.AnnAssign)) or inner.value is None:
+            continue
+        for target in inner.targets if isinstance(inner, ast.Assign) else [inner.target]:
+            if isinstance(target, ast.Attribute) and _is_name(target.value, own):
+                if not (isinstance(inner.value, ast.Constant) and inner.value.value is None):
+                    yield target.attr, inner.value
 
 
 # small questions

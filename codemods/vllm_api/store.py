@@ -17,12 +17,13 @@ more names may exist than can be read. `-selector` at the start of a line is a w
      -get_vision_tower
      VisionEncoderInfo<abc.ABC .interfaces.Sized
       get_patch_size(
-      :hf_config -vision_config
+      :hf_config encoder=@Encoder -vision_config
 
 After `(` stand the parameters that decide whether a call binds (see `signature.py`); after `{` the same of a
 constructor made from fields; after `<` the bases (`@C` of the same module, leading dots as above); after `:`
-attributes; after `#` the members of an enumeration; after `=` what a module-level alias stands for; `-` marks what is
-gone. A class line without `<` only says where its members belong.
+attributes, each with the model class that it, or every item of it, is an instance of, where that is plain; after `#`
+the members of an enumeration; after `=` what a module-level alias stands for; `-` marks what is gone. A class line
+without `<` only says where its members belong.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ Names = dict[str, str]
 
 Facts = dict[str, str]
 """Signatures of a module by key: `f` (function), `x` (alias), `C` (class), `C.m` (method), `C:a` (attribute), `C{`
-(fields), `C#` (enumeration). The value is what follows the name on its line, sign included; `:` for an attribute."""
+(fields), `C#` (enumeration). The value is what follows the name on its line, sign included; for an attribute it is `:`
+and the model class in it, if that is known."""
 
 Changes = dict[str, list[tuple[str, str]]]
 """Module -> what each release changed in it, ascending: (release, text)."""
@@ -180,7 +182,8 @@ def apply_facts(module: str, state: Facts, text: str) -> None:
                 if attribute[0] == GONE:
                     del state[f"{owner}:{attribute[1:]}"]
                 else:
-                    state[f"{owner}:{attribute}"] = ":"
+                    attribute, _, held = attribute.partition("=")
+                    state[f"{owner}:{attribute}"] = ":" + held
             continue
         gone = content[0] == GONE
         name = re.split(r"[(<={#]", content[gone:])[0]
@@ -228,7 +231,13 @@ def _facts_lines(old: Facts, new: Facts) -> Iterator[str]:
                 shown = key[len(name) :].lstrip(".") if new.get(key, "(")[0] == "(" else ""
                 yield f"  {GONE if key not in new else ''}{shown}{new.get(key, '')}"
         if attributes:
-            yield "  :" + " ".join((GONE if key not in new else "") + key[len(name) + 1 :] for key in attributes)
+            yield "  :" + " ".join(_attribute(key[len(name) + 1 :], new.get(key)) for key in attributes)
+
+
+def _attribute(name: str, value: str | None) -> str:
+    if value is None:
+        return GONE + name
+    return f"{name}={value[1:]}" if value[1:] else name
 
 
 # both

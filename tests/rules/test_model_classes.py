@@ -251,6 +251,19 @@ class Tower(nn.Module):
 """
 
 
+INHERITED = """\
+from torch import nn
+from vllm.model_executor.models.ernie45_vl import Ernie4_5_VisionTransformer
+
+
+class Tower(Ernie4_5_VisionTransformer):
+    def forward(self, x, cu_seqlens, angles, seqlens):
+        for block in self.blocks:
+            x = block(x, cu_seqlens=cu_seqlens, rotary_pos_emb=angles, seqlens=seqlens)
+        return x
+"""
+
+
 def running(line: str) -> str:
     return edited(BLOCKS, "        return x\n", f"{line}\n        return x\n")
 
@@ -323,6 +336,40 @@ class TestCalls:
         )
         ported = port(text, "0.32")
         assert (ported.text, said(ported, "VA641")) == (text, [])
+
+    @pytest.mark.parametrize(
+        ("loop", "call"),
+        [
+            ("for block in self.blocks:", "block"),
+            ("for number, block in enumerate(self.blocks[2:]):", "block"),
+            ("for _ in range(2):", "self.blocks[0]"),
+        ],
+    )
+    def test_of_blocks_that_vllm_s_constructor_made(self, loop: str, call: str, port: Port) -> None:
+        text = edited(edited(INHERITED, "for block in self.blocks:", loop), "block(x", f"{call}(x")
+        ported = port(text, "0.32")
+        assert f"x = {call}(x, cu_seqlens=cu_seqlens, rotary_pos_emb=angles)" in ported.text
+        assert ported.findings == []
+
+    def test_of_blocks_of_the_class_whose_method_is_replaced(self, port: Port) -> None:
+        text = edited(INHERITED, "Tower(Ernie4_5_VisionTransformer)", "Tower(nn.Module)")
+        patched = port(f"{text}\n\nErnie4_5_VisionTransformer.forward = Tower.forward\n", "0.32")
+        assert "block(x, cu_seqlens=cu_seqlens, rotary_pos_emb=angles)" in patched.text
+        assert port(text, "0.32").text == text
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            "    def __init__(self, *more):\n        super().__init__(*more)\n        self.blocks = other(self)\n",
+            "\n\nclass Wider(Tower):\n    def grow(self, blocks):\n        self.blocks = blocks\n",
+            "\n\ndef widen(tower, blocks):\n    tower.blocks = blocks\n",
+        ],
+        ids=["of its own", "of a subclass", "from outside"],
+    )
+    def test_of_blocks_that_the_plugin_may_have_put_there_stay(self, more: str, port: Port) -> None:
+        ported = port(INHERITED + more, "0.32")
+        assert "rotary_pos_emb=angles, seqlens=seqlens)" in ported.text
+        assert said(ported, "VA641") == []
 
     def test_that_are_newer_than_the_rest_of_the_file_follow_where_they_are(self, port: Port) -> None:
         """The import says 0.11, of which no attention took the cosines and sines of its angles."""

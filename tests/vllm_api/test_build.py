@@ -73,6 +73,11 @@ SECOND = {
         from vllm.model_executor.models.vision import Attention as Attn
         class TowerAttention(Attn):
             dim = 1
+        class Tower:
+            def __init__(self, depth):
+                self.blocks = ModuleList(TowerAttention(4) for _ in range(depth))
+                self.first = Attn(4)
+                self.count = int(depth)
         """,
 }
 
@@ -136,6 +141,10 @@ def test_two_releases_are_told_apart() -> None:
     assert old.enum_members(f"{models}.vision.Backend") == ("FLASH", "SDPA")
     assert new.enum_members(f"{models}.vision.Backend") == ("FLASH", "TRITON")
     assert "dim" in new.members(f"{models}.tower.TowerAttention")
+    assert {"blocks", "first", "count"} <= new.members(f"{models}.tower.Tower")
+    assert new.held(f"{models}.tower.Tower", "blocks") == f"{models}.tower.TowerAttention"
+    assert new.held(f"{models}.tower.Tower", "first") == attention
+    assert new.held(f"{models}.tower.Tower", "count") is new.held(f"{models}.tower.Tower", "none") is None
 
 
 @pytest.mark.usefixtures("index")

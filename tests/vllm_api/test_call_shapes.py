@@ -251,6 +251,16 @@ def test_members_are_own_inherited_and_set_on_self() -> None:
     assert "flash_attn_varlen_func" in Api.of("0.13.0").members(OLD_ENCODER)
 
 
+def test_what_towers_hold() -> None:
+    api = Api.of("0.12.0")
+    assert api.held(f"{MODELS}.qwen2_5_vl.Qwen2_5_VisionTransformer", "blocks") == (
+        f"{MODELS}.qwen2_5_vl.Qwen2_5_VisionBlock"
+    )
+    assert api.held(f"{MODELS}.opencua.OpenCUAForConditionalGeneration", "visual") == (
+        f"{MODELS}.qwen2_5_vl.Qwen2_5_VisionTransformer"  # as its base sets it
+    )
+
+
 def test_members_of_an_interface_follow_its_renames() -> None:
     interface = f"{MODELS}.interfaces.SupportsMultiModal"
     assert "get_multimodal_embeddings" in Api.of("0.11.0").members(interface)

@@ -226,6 +226,32 @@ def test_attributes_of_a_class() -> None:
     }
 
 
+def test_what_attributes_hold() -> None:
+    text = """
+    from torch import nn
+    from vllm.pkg.parts import Block, Merger as Merge
+    class C(nn.Module):
+        def __init__(self, config, kind):
+            self.blocks = nn.ModuleList([Block(i) for i in range(config.depth)])
+            self.pair = nn.ModuleList([Block(0), Block(1)])
+            self.merger: Merge | None = None
+            if config.merges:
+                self.merger = Merge(config)
+            self.mixed = nn.ModuleList([Block(0), Merge(1)])
+            self.given = kind(config)
+            self.either = Block(0) if kind else None
+            self.changed = Block(0)
+        def swap(self):
+            self.changed = Merge(0)
+            self.number = self.count + 1
+    """
+    held = parsed(text).classes["C"].held
+    block, merger = "vllm.pkg.parts.Block", "vllm.pkg.parts.Merger"
+    plain = {name: maker for name, maker in held.items() if maker.startswith("vllm.pkg.parts")}
+    assert plain == {"blocks": block, "pair": block, "merger": merger}
+    assert held["mixed"] == held["changed"] == held["either"] == held["number"] == ""
+
+
 def test_bases_are_spelled_out() -> None:
     text = """
     import torch
