@@ -122,13 +122,12 @@ def stands_for(run: Plan, cls: Class) -> frozenset[str]:
     return frozenset(_patched_into(run, cls) | {part.home for part in bases(run, cls).models})
 
 
-def wholes(run: Plan, file: FilePlan, cls: Class, attribute: str) -> list[ModelPart]:
-    """The same classes, as far as they brought an attribute in a release that the file may be written for: the nearest
-    base, and whatever else."""
-    parts = [*bases(run, cls).models, *(model_class(run, file, name) for name in sorted(_patched_into(run, cls)))]
-    return [
-        part for part in parts if part is not None and any(attribute in api.members(part.name) for api in part.then)
-    ]
+@remembered
+def wholes(run: Plan, cls: Class) -> tuple[ModelPart, ...]:
+    """The same classes, nearest base first."""
+    file = run.of(cls.file)
+    patched = (model_class(run, file, name) for name in sorted(_patched_into(run, cls)))
+    return (*bases(run, cls).models, *(part for part in patched if part is not None))
 
 
 def _patched_into(run: Plan, cls: Class) -> set[str]:

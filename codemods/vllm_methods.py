@@ -108,10 +108,10 @@ def _held(run: Plan, file: FilePlan, value: ast.expr) -> list[ModelPart]:
 def _inherited(run: Plan, file: FilePlan, value: ast.expr) -> list[ModelPart]:
     """The same of attributes of self, or their items, that only a constructor of vLLM's sets."""
     owner = file.file.class_of(value)
-    names = {self_attribute(source) for source in run.project.sources(file.file, value)}
-    if owner is None or None in names:
+    if owner is None or not wholes(run, cls := Class(file.file, owner)):
         return []
-    found = [_part_of(run, file, Class(file.file, owner), name) for name in names if name is not None]
+    names = {self_attribute(source) for source in run.project.sources(file.file, value)}
+    found = [None if name is None else _part_of(run, file, cls, name) for name in names]
     return [part for part in found if part is not None] if None not in found else []
 
 
@@ -119,7 +119,7 @@ def _part_of(run: Plan, file: FilePlan, cls: Class, attribute: str) -> ModelPart
     """The one model class in an attribute that vLLM's own constructor sets, then and now."""
     if _is_set(run, cls, attribute):
         return None
-    places = wholes(run, file, cls, attribute)
+    places = [part for part in wholes(run, cls) if any(attribute in api.members(part.name) for api in part.then)]
     then = {held for part in places for api in part.then if (held := api.held(part.name, attribute)) is not None}
     now = {run.api.held(part.home, attribute) for part in places}
     part = model_class(run, file, then.pop()) if len(then) == 1 else None
@@ -129,12 +129,19 @@ def _part_of(run: Plan, file: FilePlan, cls: Class, attribute: str) -> ModelPart
 
 def _is_set(run: Plan, cls: Class, attribute: str) -> bool:
     """Whether the project sets an attribute of a class, its bases or subclasses, or that of what it cannot tell."""
-    kin = {*run.project.bases(cls), *run.project.subclasses.get(cls.qualified, ())}
+    setters = _setters(run).get(attribute)
+    kin = {None, *run.project.bases(cls), *run.project.subclasses.get(cls.qualified, ())}
+    return setters is not None and not setters.isdisjoint(kin)
+
+
+@remembered
+def _setters(run: Plan) -> dict[str, set[Class | None]]:
+    """Attribute -> the classes that set it on self; None stands for whoever sets it on something else."""
+    table: dict[str, set[Class | None]] = {}
     for file in run.project.files:
         for node in file.nodes[ast.Attribute]:
             assert isinstance(node, ast.Attribute)
-            if node.attr == attribute and isinstance(node.ctx, ast.Store):
+            if isinstance(node.ctx, ast.Store):
                 owner = file.class_of(node) if self_attribute(node) else None
-                if owner is None or Class(file, owner) in kin:
-                    return True
-    return False
+                table.setdefault(node.attr, set()).add(Class(file, owner) if owner is not None else None)
+    return table
