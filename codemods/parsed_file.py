@@ -258,6 +258,19 @@ class ParsedFile:
         return found
 
     @cached_property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """Those of the module, also in a branch of it, in source order."""
+        found = [n for kind in FunctionNode for n in self.nodes[kind] if self.scope(n) is self.tree]
+        return sorted((n for n in found if isinstance(n, FunctionNode)), key=lambda node: node.lineno)
+
+    def defined(self, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The module's function of this name; None where it depends on a branch what the name stands for."""
+        found = [node for node in self.functions if node.name == name]
+        if any(self.parents[node] is not self.tree for node in found) and len(self._scopes[self.tree][name]) > 1:
+            return None
+        return found[-1] if found else None
+
+    @cached_property
     def top_names(self) -> frozenset[str]:
         """What the module itself binds; `*` stands for a star import."""
         return frozenset(self._scopes.get(self.tree, {}))

@@ -384,9 +384,7 @@ class Project:
                     return found
         name = self.meaning(file, function)
         if name is not None and (home := self.by_module.get(name.rpartition(".")[0])) is not None:
-            node = next(
-                (n for n in home.tree.body if isinstance(n, FunctionNode) and n.name == name.rpartition(".")[2]), None
-            )
+            node = home.defined(name.rpartition(".")[2])
             if node is not None:
                 return Function(home, node, 0)
         if isinstance(function, ast.Attribute) and function.attr in ("forward", "__call__"):

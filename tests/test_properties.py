@@ -172,10 +172,7 @@ def test_a_returned_tuple_may_have_parentheses() -> None:
         "multi-head-attention",
         "dispatch-chain",
         "xformers-lengths",
-        pytest.param(
-            "rotary-embedding",
-            marks=pytest.mark.xfail(reason="a rotary helper is only found at the top level of a module"),
-        ),
+        "rotary-embedding",
     ],
 )
 def test_classes_may_stand_in_a_branch(name: str, condition: str) -> None:

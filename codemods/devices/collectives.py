@@ -11,7 +11,7 @@ from functools import cached_property
 
 from codemods.devices.kinds import Kinds
 from codemods.devices.tensor_flow import Flow
-from codemods.parsed_file import FunctionNode, ParsedFile, keyword, spelled
+from codemods.parsed_file import ParsedFile, keyword, spelled
 from codemods.project import Function, Project
 from codemods.vllm_omni_api import Role
 
@@ -61,9 +61,12 @@ def senders(files: Sequence[ParsedFile]) -> set[str]:
     while size != (size := len(functions)):
         for file in files:
             if may_send(file, functions):
-                for node in file.tree.body:
-                    if isinstance(node, (*FunctionNode, ast.ClassDef)) and _calls_one(file, node, functions):
-                        (classes if isinstance(node, ast.ClassDef) else functions).add(node.name)
+                functions |= {node.name for node in file.functions if _calls_one(file, node, functions)}
+                classes |= {
+                    node.name
+                    for node in file.nodes[ast.ClassDef]
+                    if isinstance(node, ast.ClassDef) and _calls_one(file, node, functions)
+                }
     return functions | classes
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from codemods.parsed_file import FunctionNode, Import, ParsedFile, dotted, self_attribute
+from codemods.parsed_file import Import, ParsedFile, dotted, self_attribute
 from codemods.project import AnyFunction, Class, Function, Project
 from codemods.vllm_omni_api import Found, Kind, OmniApi, OmniFunction
 
@@ -222,7 +222,7 @@ class Kinds:
         home = self.project.by_module.get(module)
         if home is None:
             return self.omni.function(name)
-        node = next((n for n in home.tree.body if isinstance(n, FunctionNode) and n.name == last), None)
+        node = home.defined(last)
         return Function(home, node) if node is not None else None
 
     def _static(self, name: str) -> Function | OmniFunction | None:

@@ -238,8 +238,8 @@ class Asking:
             asked = _parsed(values[0]) if name == _BY_NAME and len(values) == 1 and not call.keywords else None
             here = Version.of(self.api.version)
             return None if asked is None or here is None else Value(here.key == asked.data.key, told=True)
-        function = next((n for n in home.tree.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
-        if function is None or call.keywords or function in self._running:
+        function = home.defined(name)
+        if not isinstance(function, ast.FunctionDef) or call.keywords or function in self._running:
             return None
         if any(self.project.meaning(home, _called(d)) not in _CACHES for d in function.decorator_list):
             return None

@@ -240,8 +240,8 @@ def _only_for(block: ast.Try, name: str) -> bool:
 
 def _helpers(run: Plan, file: FilePlan, uses: Uses) -> None:
     """Module-level functions whose last caller in the run is gone: a local rotary helper, say."""
-    for node in file.file.tree.body:
-        if not isinstance(node, FunctionNode) or node.name not in uses.touched or node.name in file.file.exported:
+    for node in file.file.functions:
+        if node.name not in uses.touched or node.name in file.file.exported:
             continue
         if file.gone(node):
             continue

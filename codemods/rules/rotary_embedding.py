@@ -212,11 +212,10 @@ def _helpers(
     for file in run.files:
         if not _aware(file.file):
             continue
-        for node in file.file.tree.body:
-            if isinstance(node, FunctionNode):
-                names = _mentioned(run, file.file, node)
-                if names:
-                    found[_key(file.file, node)] = names
+        for node in file.file.functions:
+            names = _mentioned(run, file.file, node)
+            if names:
+                found[_key(file.file, node)] = names
     grows = bool(found)
     while grows:
         grows = False
@@ -527,12 +526,8 @@ def _builds(statement: ast.stmt) -> bool:
 
 def _take_out(run: Plan, file: FilePlan, replaced: set[tuple[str, int]]) -> None:
     """Helpers that only other files called: their own file shows no call that went."""
-    for node in file.file.tree.body:
-        if (
-            not isinstance(node, FunctionNode)
-            or _key(file.file, node) not in replaced
-            or uses_of(file).before(node.name)
-        ):
+    for node in file.file.functions:
+        if _key(file.file, node) not in replaced or uses_of(file).before(node.name):
             continue
         taken = [
             (p, i) for p in run.files for i in p.file.imports if (i.module, i.name) == (file.file.module, node.name)

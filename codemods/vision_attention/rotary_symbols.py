@@ -77,11 +77,8 @@ class Machine:
             return Term("vllm", (name,)) if name not in (TORCH, BY_PLATFORM) else Term("vllm", (TORCH,))
         home = self.project.by_module.get(name.rpartition(".")[0])
         if home is not None:
-            node = next(
-                (n for n in home.tree.body if isinstance(n, ast.FunctionDef) and n.name == name.rpartition(".")[2]),
-                None,
-            )
-            if node is not None:
+            node = home.defined(name.rpartition(".")[2])
+            if isinstance(node, ast.FunctionDef):
                 return Term("function", (Function(home, node),))
         return Term("name", (name,))
 
