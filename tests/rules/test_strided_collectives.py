@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -370,6 +371,19 @@ def test_wrappers_in_other_files(package: str, port: Port) -> None:
     after = calls.replace("    return", "    head = head.contiguous()\n    return").replace("n:])", "n:].contiguous())")
     assert ported.texts == {**files, "plug/calls.py": after}
     assert ported.findings == []
+
+
+@pytest.mark.parametrize(
+    ("other", "changes"),
+    [("", True), ("else:\n\n    def gather_tokens(x):\n        return x.contiguous()\n", False)],
+    ids=["one", "which one depends"],
+)
+def test_wrapper_in_a_branch(other: str, changes: bool, port: Port) -> None:
+    head, define = GATHER.split("def ")
+    branch = head + "if dist.is_available():\n" + indent("def " + define, "    ") + other
+    calls = "from plug.comm import gather_tokens\n\n\ndef whole(x, n):\n    return gather_tokens(x[:, :n])\n"
+    ported = port({"plug/__init__.py": "", "plug/comm.py": branch, "plug/calls.py": calls})
+    assert (ported.texts["plug/calls.py"] != calls) is changes
 
 
 OMNI = """\
