@@ -46,7 +46,7 @@ migrate: $(VENV)/.base
 	case $$status in \
 		0) echo "Ported copy: $$place, its report: $$report. Nothing is left to do by hand.";; \
 		1) echo "Ported copy: $$place, its report: $$report. FINDINGS REMAIN: the lines reported above need a person.";; \
-		*) fail "not everything in $$place could be ported, see the errors above";; \
+		*) fail "not everything in $$place was ported, see the error above";; \
 	esac
 
 # Ported for the vLLM that proves it. What the port leaves to a person is no reason not to look at the rest.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from codemods import __version__
 from codemods.reports import SUFFIXES, write_report
 from codemods.reports.progress import Progress
-from codemods.usage import Parser, report_file
+from codemods.usage import Parser, given_path, report_file
 
 if TYPE_CHECKING:
     from codemods.findings import Report
@@ -109,7 +109,7 @@ def _parser() -> Parser:
     add(
         "paths",
         nargs="*",
-        type=Path,
+        type=given_path,
         metavar="PATH",
         help="a Python file or notebook, or a folder to search for *.py and *.ipynb",
     )

@@ -28,6 +28,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(BAD_USAGE, f"{self.prog}: {message} ({self.prog} --help explains)\n")
 
 
+def given_path(text: str) -> Path:
+    """The type of an argument that names a file or folder. An unset variable of a shell must not mean "all that is
+    here", as an empty path does in Python."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("an empty PATH was given; name a file or a folder, '.' for the one you are in")
+    return Path(text)
+
+
 def report_file(suffixes: Sequence[str]) -> Callable[[str], Path]:
     """The type of an argument that names a report to write, in the form that its suffix says."""
 

@@ -16,7 +16,7 @@ from codemods.findings import Change, Finding
 from codemods.notebook import SUFFIX, Notebook
 from codemods.reports import console, what_breaks
 from codemods.source_file import SourceFile
-from codemods.usage import Parser
+from codemods.usage import Parser, given_path
 
 _EPILOG = """\
 exit codes:
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _EPILOG,
     )
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="a Python file or notebook, or a folder of them"
+        "paths", nargs="+", type=given_path, metavar="PATH", help="a Python file or notebook, or a folder of them"
     )
     migrate.add_versions(parser)
     return migrate.guarded(lambda: _run(parser, parser.parse_args(argv)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from codemods import __version__
-from codemods.usage import Parser, report_file
+from codemods.usage import Parser, given_path, report_file
 from porting.levels import BACKENDS, DTYPES, LEVELS
 from porting.processes.limits import GIB, Limits
 from porting.reports import FORMS
@@ -35,12 +35,17 @@ exit codes:
 def parser() -> Parser:
     made = Parser("vitport-check", _DESCRIPTION, _EPILOG)
     add = made.add_argument
-    add("paths", nargs="+", type=Path, metavar="PATH", help="a ported model file, or a folder that holds some")
+    add("paths", nargs="+", type=given_path, metavar="PATH", help="a ported model file, or a folder that holds some")
     add("--version", action="version", version=f"vitport {__version__}")
 
     what = made.add_argument_group("what to ask")
     add = what.add_argument
-    add("--before", type=Path, metavar="PATH", help="the originals: a file for a file, or a folder laid out as PATH")
+    add(
+        "--before",
+        type=given_path,
+        metavar="PATH",
+        help="the originals: a file for a file, or a folder laid out as PATH",
+    )
     add("--before-release", metavar="VLLM", default="", help="the vLLM of the originals, run for real beside the ports")
     add(
         "--levels",

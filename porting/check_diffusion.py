@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from codemods import __version__
 from codemods.migrate import show
-from codemods.usage import Parser
+from codemods.usage import Parser, given_path
 from porting import surroundings
 from porting.arguments import add_device, add_limits, add_report, names
 from porting.commands import ended, guarded, unwritten
@@ -54,9 +54,19 @@ exit codes:
 def parser() -> Parser:
     made = Parser("python -m porting.check_diffusion", _DESCRIPTION, _EPILOG)
     add = made.add_argument
-    add("path", type=Path, metavar="PATH", help="a vllm_omni package: its folder, one that holds it, or a file in it")
+    add(
+        "path",
+        type=given_path,
+        metavar="PATH",
+        help="a vllm_omni package: its folder, one that holds it, or a file in it",
+    )
     add("--version", action="version", version=f"vitport {__version__}")
-    add("--before", type=Path, metavar="PATH", help="the package before it was ported; what it does is told beside")
+    add(
+        "--before",
+        type=given_path,
+        metavar="PATH",
+        help="the package before it was ported; what it does is told beside",
+    )
     add(
         "--ranks",
         type=names([str(number) for number in sorted({way.ranks for way in WAYS})]),

@@ -70,9 +70,10 @@ def said(where: dict[str, Any]) -> str:
     place = f"first in the {where['side']} of {where['module']}"
     if "shape" in where:
         return f"{place}: {where['shape']} instead of {where['shape in the original']}"
-    head = f", {where['part']} head {where['head']}" if "part" in where else f", head {where['head']}"
+    part = f" {where['part']}" if "part" in where else ""
+    head = f",{part} head {where['head']}" if "head" in where else ""
     picture = f" of picture {where['picture']}" if "picture" in where else ""
-    return f"{place}, token {where['token']}{picture}{head if 'head' in where else ''}"
+    return f"{place}, token {where['token']}{picture}{head}"
 
 
 def _largest(error: torch.Tensor, grids: Sequence[Grid], shape: Shape) -> dict[str, Any]:

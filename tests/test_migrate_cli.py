@@ -139,6 +139,7 @@ class TestUsage:
         ("arguments", "says"),
         [
             ([], "give at least one file or folder"),
+            (["", "--target", "0.32"], "an empty PATH was given; name a file or a folder"),
             (["--target", "0.12", "m"], "vLLM 0.12"),
             (["--target", "9.9", "m"], "vLLM 9.9 is not in the index"),
             (["--target", "new", "m"], "'new' is not a vLLM release"),

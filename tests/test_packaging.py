@@ -292,7 +292,7 @@ def test_findings_that_remain_are_shown_and_are_no_failure(make: Make, models: P
 def test_a_run_that_could_not_read_its_input_fails(make: Make, models: Path):
     result = make("migrate", f"MODELS={models}", status=2)
     assert result.returncode != 0
-    assert "could be ported, see the errors above" in result.stderr
+    assert "was ported, see the error above" in result.stderr
 
 
 @pytest.mark.parametrize("inside", ["", "sub"])

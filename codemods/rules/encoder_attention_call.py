@@ -81,7 +81,7 @@ def _find_scale(run: Plan, file: FilePlan, call: ast.Call) -> None:
         RULE,
         scale,
         Severity.WARNING,
-        f"scale={ast.unparse(scale)} is not shown to be head_size**-0.5, which vLLM 0.13 takes whatever is given; "
+        f"scale={ast.unparse(scale)} is not shown to be head_size**-0.5, the scale that vLLM 0.13 always takes; "
         f"vLLM {run.target.version} {'uses what is given' if ignored else 'ignores it'}",
         "See which scale the model was trained with: give that one from 0.14 on, and at 0.13 scale q before the call.",
     )
@@ -94,6 +94,8 @@ def _known(source: tuple[str, ...]) -> list[str]:
 def _is_default(file: FilePlan, call: ast.Call, scale: ast.expr, size: ast.expr) -> bool:
     name = ast.unparse(size).removeprefix("self.")
     attribute, cls = self_attribute(scale), file.file.class_of(call)
+    if isinstance(scale, ast.Constant) and isinstance(size, ast.Constant):
+        return isinstance(size.value, int) and scale.value == size.value**-0.5
     if attribute is None or cls is None:
         return is_default_scale(scale, name)
     values = [

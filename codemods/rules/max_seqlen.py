@@ -6,7 +6,7 @@ import ast
 
 from codemods import edits as E
 from codemods.findings import Severity
-from codemods.parsed_file import parameters
+from codemods.parsed_file import FunctionNode, parameters
 from codemods.plan import FilePlan, Plan
 from codemods.rule import Example, Rule
 from codemods.uses import uses_of
@@ -125,7 +125,8 @@ def _goes_on(file: FilePlan, statement: ast.Assign, name: str) -> bool:
 def _outside(leaf: Leaf) -> None:
     """A length that is computed as a number in a file that is not among the given ones."""
     file, function, name = leaf.path[0]
-    argument = next((a for a in parameters(function) if a.arg == name), None)
+    taken = parameters(function) if isinstance(function, FunctionNode) else []
+    argument = next((a for a in taken if a.arg == name), None)
     if argument is not None and not file.read_only:
         file.find(
             RULE,

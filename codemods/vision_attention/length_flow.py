@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from codemods.parsed_file import dotted, keyword, parameters, same, self_attribute
+from codemods.parsed_file import FunctionNode, dotted, keyword, parameters, same, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import AnyFunction
 from codemods.uses import uses_of
@@ -16,7 +16,8 @@ from codemods.vision_attention.attention_class import AttentionClass
 from codemods.vision_attention.lengths import Kind, kind, tensor_inside
 from codemods.vllm_methods import methods_called
 
-Variable = tuple[FilePlan, AnyFunction, str]
+Scope = AnyFunction | ast.Module
+Variable = tuple[FilePlan, Scope, str]
 Result = tuple[FilePlan, AnyFunction, int | None]  # what a function returns, or one item of the tuple that it returns
 Step = Variable | Result | int  # on the way to attention; an expression is its id
 
@@ -40,7 +41,7 @@ class LengthFlow:
 
     run: Plan
     leaves: list[Leaf] = field(default_factory=list)
-    parameters: list[Variable] = field(default_factory=list)  # parameters that carry it
+    parameters: list[tuple[FilePlan, AnyFunction, str]] = field(default_factory=list)  # those that carry it
     results: list[Result] = field(default_factory=list)  # functions that return it, and at which place
     _seen: set[int] = field(default_factory=set)
     _next: dict[Step, set[Step]] = field(default_factory=dict)
@@ -59,17 +60,16 @@ class LengthFlow:
             ahead |= self._next.get(step, set()) - found
         return found
 
-    def _sinks(self) -> Iterator[tuple[FilePlan, AnyFunction, ast.expr, int]]:
+    def _sinks(self) -> Iterator[tuple[FilePlan, Scope, ast.expr, int]]:
         for file in self.run.vision:
             for found in self.run.attention(file) if not file.read_only else ():
                 if isinstance(found, AttentionClass) and isinstance(found.chain.max_seqlen, ast.Name):
                     yield file, found.chain.function, found.chain.max_seqlen, REPLACED
             for call in file.file.nodes[ast.Call]:
                 assert isinstance(call, ast.Call)
-                function = file.file.function(call)
                 given = keyword(call, "max_seqlen")
-                if given is not None and function is not None and self._wants_tensor(file, call):
-                    yield file, function, given, KEPT
+                if given is not None and self._wants_tensor(file, call):
+                    yield file, _scope(file, call), given, KEPT
 
     def _wants_tensor(self, file: FilePlan, call: ast.Call) -> bool:
         """A call of MMEncoderAttention, or of a layer of vLLM's that holds one."""
@@ -96,7 +96,7 @@ class LengthFlow:
     def _expression(
         self,
         file: FilePlan,
-        function: AnyFunction,
+        scope: Scope,
         node: ast.expr,
         path: tuple[Variable, ...],
         step: Step,
@@ -110,12 +110,12 @@ class LengthFlow:
             return
         self._seen.add(here)
         if isinstance(node, ast.IfExp):
-            self._expression(file, function, node.body, path, here, place)
-            self._expression(file, function, node.orelse, path, here, place)
+            self._expression(file, scope, node.body, path, here, place)
+            self._expression(file, scope, node.orelse, path, here, place)
         elif isinstance(node, ast.Tuple) and place is not None and place < len(node.elts):
-            self._expression(file, function, node.elts[place], path, here)
+            self._expression(file, scope, node.elts[place], path, here)
         elif isinstance(node, ast.Name) and place is None:
-            self._name(file, function, node, path)
+            self._name(file, scope, node, path)
         elif isinstance(node, ast.Subscript) and place is None:
             self._entry(file, node, path)
         elif isinstance(node, ast.Call) and (reached := self.run.reached(node)) is not None:
@@ -131,32 +131,31 @@ class LengthFlow:
                     self._expression(result[0], reached.node, inner.value, path, result, place)
         else:
             found = kind(node) if place is None else Kind.UNKNOWN
-            if found in (Kind.TENSOR, Kind.ITEM) and self._is_numpy(file, function, tensor_inside(node) or node):
+            if found in (Kind.TENSOR, Kind.ITEM) and self._is_numpy(file, scope, tensor_inside(node) or node):
                 found = Kind.NUMBER
             if found is not Kind.NOTHING:
                 self.leaves.append(Leaf(file, node, found, path))
 
-    def _name(self, file: FilePlan, function: AnyFunction, node: ast.Name, path: tuple[Variable, ...]) -> None:
-        variable = (file, function, node.id)
+    def _name(self, file: FilePlan, scope: Scope, node: ast.Name, path: tuple[Variable, ...]) -> None:
+        variable = (file, scope, node.id)
         self._next.setdefault(variable, set()).add(id(node))
         if variable in path:
             return
         path = (*path, variable)
         known = False
-        if node.id in {a.arg for a in parameters(function)}:
+        if isinstance(scope, FunctionNode) and node.id in {a.arg for a in parameters(scope)}:
             known = True
-            if variable not in self.parameters:
-                self.parameters.append(variable)
+            if (file, scope, node.id) not in self.parameters:
+                self.parameters.append((file, scope, node.id))
                 for other, call, reached in self.run.calls():
-                    if reached is not None and reached.node is function:
-                        caller = other.file.function(call)
+                    if reached is not None and reached.node is scope:
                         value = (reached.passed(call) or {}).get(node.id)
-                        if value is not None and caller is not None:
-                            self._expression(other, caller, value, path, variable)
-        for statement in _steps(file, function):
+                        if value is not None:
+                            self._expression(other, _scope(other, call), value, path, variable)
+        for statement in _steps(file, scope):
             for value, place in _assigned(statement, node.id):
                 known = True
-                self._expression(file, function, value, path, variable, place)
+                self._expression(file, scope, value, path, variable, place)
         if not known:
             self.leaves.append(Leaf(file, node, Kind.UNKNOWN, path[:-1]))
 
@@ -178,14 +177,14 @@ class LengthFlow:
         elif kinds <= {Kind.NUMBER, Kind.ITEM}:
             self.leaves.append(Leaf(file, node, Kind.ENTRY, path))
 
-    def _is_numpy(self, file: FilePlan, function: AnyFunction, node: ast.expr) -> bool:
+    def _is_numpy(self, file: FilePlan, scope: Scope, node: ast.expr) -> bool:
         """Whether a length is computed on numpy arrays: every name in it was last set by numpy."""
         if isinstance(node, ast.Call) and (dotted(node.func) or "").startswith("torch."):
             return False
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {"torch"}
         roots = []
         for name in names:
-            values = [v for s in _steps(file, function) if s.lineno < node.lineno for v, _ in _assigned(s, name)]
+            values = [v for s in _steps(file, scope) if s.lineno < node.lineno for v, _ in _assigned(s, name)]
             if values:
                 text = ast.unparse(values[-1])
                 roots.append(text.startswith(("np.", "numpy.")) and ".from_numpy" not in text)
@@ -195,8 +194,8 @@ class LengthFlow:
 
     def stray(self, leaf: Leaf) -> tuple[FilePlan, ast.AST] | None:
         """A use of the length, on its way to attention, that wants a number."""
-        for file, function, name in leaf.path:
-            for use in uses_of(file).now(name, function):
+        for file, scope, name in leaf.path:
+            for use in uses_of(file).now(name, scope):
                 if id(use) not in self._seen and not _asks_for_none(file, use):
                     return file, use
         for file, function, _ in self.results:
@@ -220,13 +219,20 @@ def _asks_for_none(file: FilePlan, use: ast.Name) -> bool:
     )
 
 
-def _steps(file: FilePlan, function: AnyFunction) -> list[ast.Assign | ast.AnnAssign | ast.NamedExpr]:
-    """What assigns something in a function, in source order."""
+def _scope(file: FilePlan, node: ast.AST) -> Scope:
+    """The function whose names an expression reads, or the module."""
+    return file.file.function(node) or file.file.tree
+
+
+def _steps(file: FilePlan, scope: Scope) -> list[ast.Assign | ast.AnnAssign | ast.NamedExpr]:
+    """What assigns something in a function, or a module outside of functions, in source order."""
     found: list[ast.Assign | ast.AnnAssign | ast.NamedExpr] = [
-        *file.file.inside(function, ast.Assign),
-        *file.file.inside(function, ast.AnnAssign),
-        *file.file.inside(function, ast.NamedExpr),
+        *file.file.inside(scope, ast.Assign),
+        *file.file.inside(scope, ast.AnnAssign),
+        *file.file.inside(scope, ast.NamedExpr),
     ]
+    if isinstance(scope, ast.Module):
+        found = [step for step in found if _scope(file, step) is scope]
     return sorted(found, key=file.file.position)
 
 

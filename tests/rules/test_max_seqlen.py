@@ -140,6 +140,19 @@ class TestLongest:
         assert ported.findings == []
         assert ported.body("longest") == f"return {TENSOR}"
 
+    @pytest.mark.parametrize("setting", ["most = 4\n", "with torch.no_grad():\n    most = 4\n"])
+    def test_is_followed_to_the_lines_of_the_module(self, setting: str, port: Port) -> None:
+        """As in a notebook, whose cells stand in no function."""
+        call = f"{setting}tokens = VisionAttention(64, 4)(tokens, cu_seqlens, max_seqlen=most)\n"
+        ported = port(f"{MODEL}\n\n{call}")
+        assert ported.findings == []
+        assert ported.text.endswith(call.replace("= 4", "= torch.tensor(4, dtype=torch.int32)"))
+
+    def test_of_a_loop_of_the_module_is_reported(self, port: Port) -> None:
+        call = "for most in (4, 8):\n    VisionAttention(64, 4)(tokens, cu_seqlens, max_seqlen=most)\n"
+        (finding,) = port(f"{MODEL}\n\n{call}").findings
+        assert finding.message == "most reaches attention as max_seqlen, and cannot be shown to be a tensor"
+
     def test_is_followed_into_another_file(self, port: Port) -> None:
         lengths = f"def longest(cu_seqlens):\n    max_seqlen = {NUMBER}\n    return max_seqlen\n"
         model = edited(

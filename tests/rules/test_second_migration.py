@@ -184,6 +184,11 @@ class TestScale:
     def test_that_is_the_default_is_the_same_everywhere(self, scale: str, port: Port) -> None:
         assert port(self.text(scale)).findings == []
 
+    def test_that_is_the_default_in_figures(self, port: Port) -> None:
+        text = edited(FILE, "ranks, head_dim, multi", "ranks, 64, scale=0.125, multi")
+        assert port(text).findings == []
+        assert port(text.replace("0.125", "0.25"), "0.14").left(Severity.WARNING) != []
+
     def test_of_its_own_begins_to_count(self, port: Port) -> None:
         ((code, message),) = port(self.text("0.1"), "0.14").left(Severity.WARNING)
         assert code == "VA403" and "scale=0.1 is not shown to be head_size**-0.5" in message and "uses" in message
