@@ -147,7 +147,8 @@ def _refuse(run: Plan, file: FilePlan, uses: list[ast.expr], followers: Follower
 def _rewrite(
     run: Plan, file: FilePlan, uses: list[ast.expr], sites: Sites, followers: Followers, new: str, drop: bool
 ) -> None:
-    kept_alias = {alias.asname for _, alias in sites.imports if alias.asname and alias.asname != alias.name}
+    aliases = {alias.asname for _, alias in sites.imports if alias.asname and alias.asname != alias.name}
+    kept_alias = aliases if drop else set()  # else it goes on standing for what could not be moved
     for node in uses:
         above = file.file.parents[node]
         edits: list[E.Edit] = []

@@ -367,6 +367,17 @@ class TestCall:
             "the attention of Attention is used from outside of the class"
         ]
 
+    @pytest.mark.parametrize("others", ["MHA", "MultiHeadAttention"])
+    def test_leaves_an_alias_to_itself_and_not_to_others(self, others: str, port: Port) -> None:
+        own = model(THREE_AXES["three projections"]).replace("MultiHeadAttention(", "MHA(")
+        own = own.replace("import MultiHeadAttention\n", "import MultiHeadAttention, MultiHeadAttention as MHA\n")
+        cross = model("return self.attn(self.q(x), self.k(other), self.v(other))")
+        cross = cross[cross.index("\n\nclass") :].replace("class Attention", "class Cross")
+        after, (finding,) = port(own + cross.replace("MultiHeadAttention", others))
+        assert "k and v also come from other" in finding.message
+        assert after.count("self.attn = MMEncoderAttention(") == after.count(f"self.attn = {others}(") == 1
+        assert "from vllm.model_executor.layers.attention import MMEncoderAttention\n" in after
+
     def test_in_a_subclass_of_another_file_is_refused(self, port: Port) -> None:
         files = {
             "pkg/model.py": model(THREE_AXES["three projections"]),
