@@ -7,13 +7,13 @@ import ast
 from codemods import edits as E
 from codemods import emit
 from codemods.findings import Severity
-from codemods.parsed_file import keyword
+from codemods.parsed_file import keyword, self_attribute, spelled
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.vision_attention import device_kernels
 from codemods.vision_attention import vocabulary as V
-from codemods.vision_attention.attention_class import AttentionClass, RefusedClass, is_op
+from codemods.vision_attention.attention_class import RETARGETED, AttentionClass, RefusedClass, is_op
 from codemods.vision_attention.lengths import Kind, as_tensor, kind
 
 _BEFORE = """\
@@ -207,6 +207,7 @@ def plan(run: Plan) -> None:
                     "Its flash and Triton paths call max_seqlen.item(): pass a tensor of one number, on any device.",
                 )
             _find_devices(file, found)
+            _find_other_reads(run, found)
             if f"{chain.epilogue}{chain.entry.prologue}".count("rearrange(") and not _has_rearrange(run, found):
                 file.add(E.AddImport("einops", "rearrange"))
         _find_bare_kernels(run, file)
@@ -232,6 +233,46 @@ def _find_devices(file: FilePlan, found: AttentionClass) -> None:
             f"{V.ENCODER_ATTENTION}, in its forward_oot",
             f"{told.kernel.op}. See that the device's plugin is as new as vLLM.",
         )
+
+
+def _find_other_reads(run: Plan, found: AttentionClass) -> None:
+    """Reads of what goes with the dispatch, on something that is named as an instance of the class is, and of which
+    nothing else is known."""
+    names = found.state.names
+    doubtful = [
+        (reader, node)
+        for reader in run.open_files
+        for node in reader.file.nodes[ast.Attribute]
+        if isinstance(node, ast.Attribute)
+        and node.attr in names
+        and isinstance(node.ctx, ast.Load)
+        and self_attribute(node) is None
+        and not reader.gone(node)
+        and not run.project.makers(reader.file, node.value)
+    ]
+    held = _held_as(run, found) if doubtful else set()
+    for reader, node in doubtful:
+        if spelled(node.value) in held:
+            reader.find(
+                RULE,
+                node,
+                Severity.WARNING,
+                f"{ast.unparse(node)} may read an attribute of {found.cls.node.name} that goes with the dispatch",
+                f"If it does: {ast.unparse(node.value)}.{found.op}.{node.attr} is the one of MMEncoderAttention."
+                if node.attr in RETARGETED
+                else "If it does, take it out.",
+            )
+
+
+def _held_as(run: Plan, found: AttentionClass) -> set[str]:
+    """Attributes that hold an instance of the class somewhere in the project."""
+    return {
+        attribute
+        for cls in run.project.classes.values()
+        for attribute, values in run.project.assigned(cls).items()
+        for value in values
+        if any(made.qualified == found.cls.qualified for made in run.project.instances(cls.file, value))
+    }
 
 
 def _find_bare_kernels(run: Plan, file: FilePlan) -> None:

@@ -179,3 +179,20 @@ def test_two_classes_of_a_file_are_ported_both_or_not_at_all(port: Port) -> None
     assert any(m.startswith("WindowAttention is left as it is: the flash kernel is called") for m in said)
     assert any(m.startswith("VisionAttention is left as it is: WindowAttention in this file") for m in said)
     assert after.calls("MMEncoderAttention") == []
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        ("blocks[0].attn.attn_backend", "blocks[0].attn.attn.attn_backend is the one of MMEncoderAttention"),
+        ("blocks[0].attn.flash_attn_varlen_func", "take it out"),
+        ("blocks[0].attn_backend", None),  # nothing says that this is an attention
+    ],
+)
+def test_a_read_on_what_is_only_named_like_it_is_told(read: str, told: str | None, port: Port) -> None:
+    holder = "class Block(nn.Module):\n    def __init__(self):\n        self.attn = VisionAttention(8, 2)\n"
+    after = port(f"{ATTENTION}\n\n{holder}\n\ndef describe(blocks):\n    return {read}\n")
+    assert len(after.calls("MMEncoderAttention")) == 1
+    remedies = [finding.remedy for finding in after.findings if read in finding.message]
+    assert [told in remedy for remedy in remedies if told] == ([True] if told else [])
+    assert len(remedies) == (told is not None)
