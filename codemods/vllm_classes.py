@@ -9,7 +9,7 @@ from functools import cache
 
 from codemods import moved_names
 from codemods.memory import remembered
-from codemods.parsed_file import FunctionNode, ParsedFile, dotted
+from codemods.parsed_file import FunctionNode, Import, ParsedFile, dotted, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.run_time_names import Value
@@ -171,7 +171,7 @@ def built_by(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
     subclass is built by in its constructor."""
     if not are_in_reach(run):
         return None
-    function = call.args[0] if is_partial(run, file, call) else call.func
+    function = _meant(run, file, call.args[0] if is_partial(run, file, call) else call.func)
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
         owner = file.file.class_of(call)
         return _built_above(run, file, call, owner) if owner and is_super(function, owner, "__init__") else None
@@ -188,9 +188,30 @@ def received(run: Plan, file: FilePlan, call: ast.Call) -> ast.Call:
     if is_partial(run, file, call):
         more = ast.keyword(None, ast.Dict([], []))  # what is passed later
         return ast.Call(call.args[0], call.args[1:], [*call.keywords, more])
-    own = run.project.class_named(file.file, call.func)
-    kept = _kept_back(run, run.project.bases(own)) if own is not None else None
+    owner = file.file.class_of(call)
+    if owner is not None and is_super(call.func, owner, "__init__"):
+        chain = run.project.bases(Class(file.file, owner))[1:]
+    else:
+        own = run.project.class_named(file.file, _meant(run, file, call.func))
+        chain = run.project.bases(own) if own is not None else ()
+    kept = _kept_back(run, chain)
     return ast.Call(call.func, call.args, [k for k in call.keywords if k.arg not in kept]) if kept else call
+
+
+def _meant(run: Plan, file: FilePlan, function: ast.expr) -> ast.expr:
+    """What a name that is bound once, or an attribute that only the body of a class sets, stands for."""
+    bound: list[ast.AST | Import] = []
+    if isinstance(function, ast.Name) and function.id not in file.file.imported:
+        bound = file.file.bound(function.id, function)
+    elif (name := self_attribute(function)) and (owner := file.file.class_of(function)):
+        cls = Class(file.file, owner)
+        kin = [*run.project.bases(cls), *run.project.subclasses.get(cls.qualified, ())]
+        if not any(isinstance(n.ctx, ast.Store) for f in run.project.files for n in f.attributes.get(name, ())):
+            bound = [n for one in kin for n in one.file.writes.get(name, ()) if one.file.scope(n) is one.node]
+    assign = file.file.parents.get(bound[0]) if len(bound) == 1 and isinstance(bound[0], ast.Name) else None
+    if isinstance(assign, ast.Assign) and isinstance(assign.value, (ast.Name, ast.Attribute)):
+        return assign.value if assign.targets == bound else function
+    return function
 
 
 def is_partial(run: Plan, file: FilePlan, call: ast.Call) -> bool:

@@ -224,8 +224,8 @@ def _find_override(run: Plan, file: FilePlan, cls: Class, base: Bases, node: Any
             RULE,
             node,
             Severity.WARNING,
-            f"{cls.node.name}.{node.name} overrides what vLLM {run.target.version} may call in another way: it takes no "
-            f"{unread}",
+            f"{cls.node.name}.{node.name} overrides what vLLM {run.target.version} may call in another way: "
+            f"it takes no {unread}",
             f"Let it take what {short}.{node.name} takes now: {now}.",
             covers=_head(node),
         )
@@ -236,7 +236,7 @@ def _not_taken(file: FilePlan, node: AnyFunction, now: Signature, then: list[Sig
     names = {p.arg for p in parameters(node)}
     came = [p.name for p in now.parameters if p.has_default and p.name not in names] if node.args.kwarg is None else []
     fitting = [one for one in then if _why_not_called(file, node, one) is None]
-    return next((name for name in came if fitting and not any(name in one for one in fitting)), None)
+    return next((name for name in came if any(name not in one for one in fitting)), None)
 
 
 def _head(node: AnyFunction) -> ast.AST:

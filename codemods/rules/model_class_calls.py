@@ -115,9 +115,7 @@ def _readings(run: Plan, file: FilePlan, call: ast.Call, method: Method) -> set[
     now = method.now(run.api)
     if now is None:
         return set()
-    return readings(
-        call, signatures_then(method.part, call, method.then), now, written_for_target(run, file), _RENAMED
-    )
+    return readings(call, signatures_then(method.part, call, method.then), now, written_for_target(run, file), _RENAMED)
 
 
 def _find_misfit(
