@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from codemods import calls
 from codemods.memory import remembered
-from codemods.parsed_file import self_attribute
+from codemods.parsed_file import parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.vllm_api import Api, Signature, releases
@@ -160,7 +160,9 @@ def _found_in(run: Plan, file: FilePlan, value: ast.expr, steps: int) -> tuple[W
 def _passed_for(run: Plan, file: FilePlan, parameter: ast.arg) -> list[tuple[FilePlan, ast.expr]]:
     """What a helper of the project's own is called with for a parameter; empty where that is not known of each call."""
     function = file.file.function(parameter)
-    if function is None or function.name == "forward" or function.name.startswith("__"):
+    if function is None or parameter not in parameters(function):  # that of a lambda, or `*more`
+        return []
+    if function.name == "forward" or function.name.startswith("__"):  # called from elsewhere too
         return []
     found: list[tuple[FilePlan, ast.expr]] = []
     for user in run.project.files:

@@ -241,7 +241,8 @@ RULE = Rule(
         "and in 0.13 and 0.14 the multimodal configuration; each came and went. Today they read it themselves, so "
         "these arguments go, by keyword or by position, and an argument whose parameter has another place is passed by "
         "keyword. At 0.13 and 0.14 the configuration is passed where one is in reach. Any other argument that does not "
-        "fit is reported with the signature that the target has."
+        "fit is reported with the signature that the target has. A subclass without a constructor of its own, or with "
+        "one that hands all on, is built as vLLM's class."
     ),
     follows="vLLM 0.12.0 (use_upstream_fa), 0.13.0 PR #30125 (multimodal_config), 0.15.0 PR #31972 (none of them)",
     names=frozenset({"vllm", *V.BACKEND_PARAMETERS}),

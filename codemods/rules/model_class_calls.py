@@ -178,7 +178,8 @@ RULE = Rule(
         "xFormers, angles became cosines and sines, sequence lengths came with FlashInfer. What the target does not "
         "read is no longer passed, what may be None is passed as None, and what only has another name gets it; the "
         "rest is reported with the signature that the target has. Methods that a subclass calls on itself or by "
-        "super() are looked at as well, and so are the blocks of a tower that only vLLM's own constructor makes."
+        "super() are looked at as well, and so are the blocks of a tower that only vLLM's own constructor makes, and "
+        "what these hold. A call that fits in no way it can be read is reported."
     ),
     follows="vLLM 0.11.1 (select_layers), 0.12.0 (seqlens, rotary_pos_emb), 0.17.0 (sequence_lengths)",
     names=frozenset({"vllm", *_DROPPED, *_RENAMED}),
