@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from codemods.parsed_file import ParsedFile, self_attribute
+from codemods.parsed_file import ParsedFile, dotted, self_attribute
 from codemods.project import Project
 from codemods.vision_attention import vocabulary as V
 from codemods.vllm_api import Api, Signature
@@ -29,6 +29,33 @@ def binds(signature: Signature, call: ast.Call) -> str | None:
     return signature.binds(
         len(call.args) - len(stars), names, star=bool(stars), double_star=len(names) < len(call.keywords)
     )
+
+
+def unpacked(file: ParsedFile, call: ast.Call) -> ast.Call:
+    """The call with `**kw` written out, where that is a local dict that is only unpacked; else as it is."""
+    keywords: list[ast.keyword] = []
+    for word in call.keywords:
+        inner = _entries(file, word.value) if word.arg is None and isinstance(word.value, ast.Name) else None
+        keywords += [word] if inner is None else inner
+    return call if keywords == call.keywords else ast.Call(call.func, call.args, keywords)
+
+
+def _entries(file: ParsedFile, name: ast.Name) -> list[ast.keyword] | None:
+    """What a local name that is bound once to `dict(a=...)` or `{"a": ...}`, and only unpacked, holds."""
+    bound = file.bound(name.id, name)
+    assign = file.parents.get(bound[0]) if len(bound) == 1 and isinstance(bound[0], ast.Name) else None
+    if not isinstance(assign, ast.Assign) or assign.targets != bound:
+        return None
+    if any(not isinstance(file.parents[read], ast.keyword) for read in file.reads.get(name.id, ())):
+        return None
+    value = assign.value
+    if isinstance(value, ast.Call) and dotted(value.func) == "dict" and not value.args:
+        return value.keywords if all(word.arg for word in value.keywords) else None
+    if isinstance(value, ast.Dict):
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in value.keys]
+        pairs = [ast.keyword(key, item) for key, item in zip(keys, value.values) if isinstance(key, str)]
+        return pairs if len(pairs) == len(keys) else None
+    return None
 
 
 def encoder_attention_calls(project: Project, file: ParsedFile) -> list[tuple[ast.Call, str]]:

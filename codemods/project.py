@@ -287,9 +287,8 @@ class Project:
         if isinstance(node, ast.Call):
             if self.class_named(file, node.func) is not None:
                 return [(file, node)]
-            name = dotted(node.func) or ""
-            if name.rpartition(".")[2] in _PASSES_ON:
-                return [m for a in node.args for m in self.makers(file, a, depth + 1)]
+            if passed := _passed_on(node):
+                return [m for a in passed for m in self.makers(file, a, depth + 1)]
             reached = self.callee(file, node, depth + 1)
             if reached is not None and reached.node.name not in ("__init__", "forward"):
                 return [m for value in self.returned(reached.node) for m in self.makers(reached.file, value, depth + 1)]
@@ -313,8 +312,8 @@ class Project:
             inner = [node.value]
         elif isinstance(node, ast.Name):
             inner = _sources(file, node)
-        elif isinstance(node, ast.Call) and (dotted(node.func) or "").rpartition(".")[2] in _PASSES_ON:
-            inner = node.args
+        elif isinstance(node, ast.Call):
+            inner = _passed_on(node)
         if depth > 6 or not inner:
             return [node]
         return [source for value in inner for source in self.sources(file, value, depth + 1)]
@@ -394,8 +393,22 @@ class Project:
 
 
 _PASSES_ON = frozenset(
-    {"ModuleList", "Sequential", "enumerate", "zip", "reversed", "list", "tuple", "make_layers"}
+    {"ModuleList", "Sequential", "enumerate", "zip", "reversed", "list", "tuple", "make_layers", "islice"}
 )  # their results are, or hold, what they are given
+
+# What lists the parts of a module, and modules of which these are the items, not what an item is made of.
+_LISTS = frozenset({"children", "named_children", "values", "items"})
+_STACKS = frozenset({"blocks", "layers", "resblocks"})
+
+
+def _passed_on(call: ast.Call) -> list[ast.expr]:
+    """What the result of a call is, or holds."""
+    function = call.func
+    name = (dotted(function) or "").rpartition(".")[2]
+    if name in _PASSES_ON:
+        return call.args[:1] if name in ("islice", "enumerate") else call.args
+    of = function.value if isinstance(function, ast.Attribute) and function.attr in _LISTS else None
+    return [of] if isinstance(of, ast.Attribute) and of.attr in _STACKS else []
 
 
 def _sources(file: ParsedFile, node: ast.Name) -> list[ast.expr]:
@@ -406,10 +419,16 @@ def _sources(file: ParsedFile, node: ast.Name) -> list[ast.expr]:
             continue
         above = file.parents.get(binding)
         position: int | None = None
+        starred = False  # `first, *rest = self.blocks`
+        if isinstance(above, ast.Starred):
+            binding, above = above, file.parents[above]
         if isinstance(above, ast.Tuple):
             position = above.elts.index(binding)  # type: ignore[arg-type]
+            starred = any(isinstance(element, ast.Starred) for element in above.elts)
             above = file.parents[above]
-        if isinstance(above, ast.Assign) and binding is not above.value and position is None:
+        if starred and isinstance(above, ast.Assign) and not isinstance(above.value, ast.Call):
+            found.append(above.value)
+        elif isinstance(above, ast.Assign) and binding is not above.value and position is None:
             found.append(above.value)
         elif isinstance(above, (ast.For, ast.comprehension)):
             over = above.iter

@@ -43,13 +43,24 @@ def rebinding(
     Where it fits several, the names of what is passed by position tell. `renamed` are parameters, old to new. None
     where nothing can be told: the call fits none, those it fits disagree, or `*x` hides what reaches what.
     """
+    found = readings(call, olds, new, settled, renamed)
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def readings(
+    call: ast.Call,
+    olds: Iterable[Signature | None],
+    new: Signature,
+    settled: bool,
+    renamed: Mapping[str, str] | None = None,
+) -> set[Rebinding | None]:
+    """The same of each signature that it may have been written for."""
     candidates = {*olds, new} if settled else {*olds}
     fitting = {s: _spoken(call, s) for s in candidates if s is not None and calls.binds(s, call) is None}
     best = [signature for signature, score in fitting.items() if score == max(fitting.values())]
     if settled and new in best:
-        return Rebinding()
-    found = {_rebinding(call, old, new, renamed or {}) for old in best}
-    return found.pop() if len(found) == 1 else None
+        return {Rebinding()}
+    return {_rebinding(call, old, new, renamed or {}) for old in best}
 
 
 def _spoken(call: ast.Call, signature: Signature) -> int:

@@ -9,7 +9,7 @@ from functools import cache
 
 from codemods import moved_names
 from codemods.memory import remembered
-from codemods.parsed_file import FunctionNode, ParsedFile, dotted
+from codemods.parsed_file import FunctionNode, Import, ParsedFile, dotted, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.run_time_names import Value
@@ -167,16 +167,116 @@ def _leads_to_models(run: Plan, name: str) -> bool:
 
 @remembered
 def built_by(run: Plan, file: FilePlan, call: ast.Call) -> ModelPart | None:
-    """The model class that a call builds, or that a subclass is built by in its constructor."""
+    """The model class that a call builds, itself or as a subclass that brings no constructor of its own, or that a
+    subclass is built by in its constructor."""
     if not are_in_reach(run):
         return None
-    function = call.func
+    function = _meant(run, file, call.args[0] if is_partial(run, file, call) else call.func)
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
+        owner = file.file.class_of(call)
+        return _built_above(run, file, call, owner) if owner and is_super(function, owner, "__init__") else None
+    own = run.project.class_named(file.file, function)
+    if own is not None:
+        return _constructor(run, own, run.project.bases(own))
     if may_be_imported(file.file, function):
         return model_class(run, file, run.project.vllm(file.file, function))
-    owner = file.file.class_of(call)
-    if owner is not None and is_super(function, owner, "__init__") and run.project.callee(file.file, call) is None:
-        return next(iter(bases(run, Class(file.file, owner)).models), None)
     return None
+
+
+def received(run: Plan, file: FilePlan, call: ast.Call) -> ast.Call:
+    """The arguments of such a call as they come to vLLM's constructor."""
+    if is_partial(run, file, call):
+        more = ast.keyword(None, ast.Dict([], []))  # what is passed later
+        return ast.Call(call.args[0], call.args[1:], [*call.keywords, more])
+    owner = file.file.class_of(call)
+    if owner is not None and is_super(call.func, owner, "__init__"):
+        chain = run.project.bases(Class(file.file, owner))[1:]
+    else:
+        own = run.project.class_named(file.file, _meant(run, file, call.func))
+        chain = run.project.bases(own) if own is not None else ()
+    kept = _kept_back(run, chain)
+    return ast.Call(call.func, call.args, [k for k in call.keywords if k.arg not in kept]) if kept else call
+
+
+def _meant(run: Plan, file: FilePlan, function: ast.expr) -> ast.expr:
+    """What a name that is bound once, or an attribute that only the body of a class sets, stands for."""
+    bound: list[ast.AST | Import] = []
+    if isinstance(function, ast.Name) and function.id not in file.file.imported:
+        bound = file.file.bound(function.id, function)
+    elif (name := self_attribute(function)) and (owner := file.file.class_of(function)):
+        cls = Class(file.file, owner)
+        kin = [*run.project.bases(cls), *run.project.subclasses.get(cls.qualified, ())]
+        if not any(isinstance(n.ctx, ast.Store) for f in run.project.files for n in f.attributes.get(name, ())):
+            bound = [n for one in kin for n in one.file.writes.get(name, ()) if one.file.scope(n) is one.node]
+    assign = file.file.parents.get(bound[0]) if len(bound) == 1 and isinstance(bound[0], ast.Name) else None
+    if isinstance(assign, ast.Assign) and isinstance(assign.value, (ast.Name, ast.Attribute)):
+        return assign.value if assign.targets == bound else function
+    return function
+
+
+def is_partial(run: Plan, file: FilePlan, call: ast.Call) -> bool:
+    """`functools.partial(function, ...)`"""
+    named = (dotted(call.func) or "").rpartition(".")[2] == "partial" and bool(call.args)
+    return named and run.project.meaning(file.file, call.func) == "functools.partial"
+
+
+def _built_above(run: Plan, file: FilePlan, call: ast.Call, owner: ast.ClassDef) -> ModelPart | None:
+    """The model class that `super().__init__(...)` builds."""
+    cls = Class(file.file, owner)
+    if run.project.callee(file.file, call) is None:
+        return next(iter(bases(run, cls).models), None)
+    return _constructor(run, cls, run.project.bases(cls)[1:])
+
+
+def _constructor(run: Plan, cls: Class, chain: tuple[Class, ...]) -> ModelPart | None:
+    """The one model class whose constructor takes what is passed to that of a class, the first of a chain of bases."""
+    base = bases(run, cls)
+    if len({part.home for part in base.models}) != 1 or not base.closed:
+        return None
+    if any("__init__" in run.api.members(name) for name in base.others) or _kept_back(run, chain) is None:
+        return None
+    return base.models[0]
+
+
+@remembered
+def _kept_back(run: Plan, chain: tuple[Class, ...]) -> frozenset[str] | None:
+    """The keywords that constructors of the project keep from what they otherwise hand on whole; None if any of them
+    does more with it."""
+    kept: set[str] = set()
+    for cls in chain:
+        makers = [f for f in cls.file.inside(cls.node, ast.FunctionDef) if f.name in ("__init__", "__new__")]
+        makers = [f for f in makers if cls.file.class_of(f) is cls.node]
+        if cls.node.decorator_list or cls.node.keywords or _is_set_from_outside(run, cls):
+            return None
+        if makers and (len(makers) > 1 or not _hands_on(makers[0], cls.node)):
+            return None
+        kept.update(argument.arg for maker in makers for argument in maker.args.kwonlyargs)
+    return frozenset(kept)
+
+
+def _hands_on(constructor: ast.FunctionDef, owner: ast.ClassDef) -> bool:
+    """`def __init__(self, *args, ..., **kwargs): super().__init__(*args, **kwargs)`, which has no other use of them."""
+    arguments = constructor.args
+    if constructor.name != "__init__" or constructor.decorator_list or len(arguments.posonlyargs + arguments.args) != 1:
+        return False
+    stars = [argument.arg for argument in (arguments.vararg, arguments.kwarg) if argument is not None]
+    for statement in constructor.body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and is_super(call.func, owner, "__init__"):
+            given = [a.value if isinstance(a, ast.Starred) else None for a in call.args]
+            given += [k.value if k.arg is None else None for k in call.keywords]
+            uses = [n.id for n in ast.walk(constructor) if isinstance(n, ast.Name) and n.id in stars]
+            return [dotted(value) for value in given] == stars and len(uses) == len(stars)
+    return False
+
+
+def _is_set_from_outside(run: Plan, cls: Class) -> bool:
+    """Whether the project puts a constructor into a class."""
+    return any(
+        isinstance(node.ctx, ast.Store) and run.project.class_named(file, node.value) == cls
+        for file in run.project.files
+        for node in file.attributes.get("__init__", ())
+    )
 
 
 def is_super(function: ast.expr, owner: ast.ClassDef, method: str | None = None) -> bool:

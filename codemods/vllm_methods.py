@@ -8,12 +8,24 @@ from dataclasses import dataclass, replace
 
 from codemods import calls
 from codemods.memory import remembered
-from codemods.parsed_file import self_attribute
+from codemods.parsed_file import parameters, self_attribute
 from codemods.plan import FilePlan, Plan
 from codemods.project import Class
 from codemods.vllm_api import Api, Signature, releases
-from codemods.vllm_classes import ModelPart, are_in_reach, bases, is_super, model_class, wholes
+from codemods.vllm_classes import (
+    ModelPart,
+    are_in_reach,
+    bases,
+    is_super,
+    may_be_imported,
+    model_class,
+    stands_for,
+    wholes,
+)
 from codemods.vllm_contracts import contracts
+
+Whole = Class | ModelPart
+"""What a value may be an instance of."""
 
 
 def signatures_then(part: ModelPart, call: ast.Call, signature: Callable[[Api], Signature | None]) -> list[Signature]:
@@ -77,11 +89,27 @@ def _methods_called(run: Plan, file: FilePlan, call: ast.Call) -> list[Method]:
             found = _of_base(run, here, function.attr)
             own = run.project.method(here, function.attr) or run.project.makers(file.file, function)
             if found and not own:
-                return [Method(part, None) for part in _inherited(run, file, function)] or found
+                return _reached(run, _held(run, file, function), None) or found
     held = _held(run, file, function)
-    if not held and isinstance(function, ast.Attribute):
-        return [Method(part, function.attr) for part in _held(run, file, function.value)]
-    return [Method(part, None) for part in held]
+    if held:
+        return _reached(run, held, None)
+    return _reached(run, _held(run, file, function.value), function.attr) if isinstance(function, ast.Attribute) else []
+
+
+def _reached(run: Plan, holders: tuple[Whole, ...], name: str | None) -> list[Method]:
+    """The methods that a call on instances of these classes reaches; empty if the project has one of them."""
+    found: list[Method] = []
+    for holder in holders:
+        if isinstance(holder, ModelPart):
+            found.append(Method(holder, name))
+        elif run.project.method(holder, name or "forward") or _is_set(run, holder, name or "forward"):
+            return []
+        else:
+            inherited = _of_base(run, holder, name or "forward")
+            if not inherited:
+                return []
+            found += [replace(method, name=name) for method in inherited]
+    return found
 
 
 def _of_base(run: Plan, cls: Class, method: str) -> list[Method]:
@@ -90,48 +118,89 @@ def _of_base(run: Plan, cls: Class, method: str) -> list[Method]:
     return [Method(part, method) for part in parts[:1] if any(method in api.members(part.name) for api in part.then)]
 
 
-def _held(run: Plan, file: FilePlan, value: ast.expr) -> list[ModelPart]:
-    """The model classes that a value is an instance of; empty if it may be anything else."""
+@remembered
+def _held(run: Plan, file: FilePlan, value: ast.expr, steps: int = 5) -> tuple[Whole, ...]:
+    """The classes, of the project or of vLLM's models, that a value is an instance of; empty if it may be anything
+    else."""
+    if isinstance(value, ast.Attribute) and may_be_imported(file.file, value):
+        return ()
     makers = run.project.makers(file.file, value)
-    if not makers:
-        return _inherited(run, file, value)
-    parts = [
-        None
-        if run.project.class_named(home, made.func)
-        else model_class(run, run.of(home), run.project.vllm(home, made.func))
-        for home, made in makers
-    ]
-    found = {part.name: part for part in parts if part is not None}
-    return list(found.values()) if None not in parts else []
+    found: list[tuple[Whole, ...]] = []
+    if makers:
+        found = [_named(run, run.of(home), made.func) for home, made in makers]
+    elif steps:
+        found = [_found_in(run, file, source, steps - 1) for source in run.project.sources(file.file, value)]
+    return tuple(dict.fromkeys(one for several in found for one in several)) if all(found) else ()
 
 
-def _inherited(run: Plan, file: FilePlan, value: ast.expr) -> list[ModelPart]:
-    """The same of attributes of self, or their items, that only a constructor of vLLM's sets."""
-    owner = file.file.class_of(value)
-    if owner is None or not wholes(run, cls := Class(file.file, owner)):
+def _named(run: Plan, file: FilePlan, name: ast.expr | None) -> tuple[Whole, ...]:
+    """The class that an expression stands for."""
+    own = run.project.class_named(file.file, name)
+    part = model_class(run, file, run.project.vllm(file.file, name)) if own is None else None
+    return tuple(found for found in (own, part) if found is not None)
+
+
+def _found_in(run: Plan, file: FilePlan, value: ast.expr, steps: int) -> tuple[Whole, ...]:
+    """The same of a parameter, by its annotation or its callers, or of an attribute that vLLM's constructors set."""
+    if isinstance(value, ast.Attribute):
+        own = isinstance(value.value, ast.Name) and value.value.id == "self"
+        owner = file.file.class_of(value) if own else None
+        holders = (Class(file.file, owner),) if owner else () if own else _held(run, file, value.value, steps)
+        parts = [_part_of(run, file, holder, value.attr) for holder in holders]
+        return tuple(part for part in parts if part is not None) if None not in parts else ()
+    bound = file.file.bound(value.id, value) if isinstance(value, ast.Name) else []
+    parameter = bound[0] if len(bound) == 1 and isinstance(bound[0], ast.arg) else None
+    if parameter is None or parameter.annotation is not None:
+        return _named(run, file, parameter.annotation) if parameter is not None else ()
+    found = [_held(run, user, given, steps) for user, given in _passed_for(run, file, parameter)]
+    return tuple(one for several in found for one in several) if all(found) else ()
+
+
+@remembered
+def _passed_for(run: Plan, file: FilePlan, parameter: ast.arg) -> list[tuple[FilePlan, ast.expr]]:
+    """What a helper of the project's own is called with for a parameter; empty where that is not known of each call."""
+    function = file.file.function(parameter)
+    if function is None or parameter not in parameters(function):  # that of a lambda, or `*more`
         return []
-    names = {self_attribute(source) for source in run.project.sources(file.file, value)}
-    found = [None if name is None else _part_of(run, file, cls, name) for name in names]
-    return [part for part in found if part is not None] if None not in found else []
+    if function.name == "forward" or function.name.startswith("__"):  # called from elsewhere too
+        return []
+    found: list[tuple[FilePlan, ast.expr]] = []
+    for user in run.project.files:
+        for name in (*user.attributes.get(function.name, ()), *user.reads.get(function.name, ())):
+            call = user.parents[name]
+            reached = run.project.callee(user, call) if isinstance(call, ast.Call) and call.func is name else None
+            if not isinstance(call, ast.Call) or reached is None or reached.node is not function:
+                return []
+            given = (reached.passed(call) or {}).get(parameter.arg)
+            if given is None:
+                return []
+            found.append((run.of(user), given))
+    return found
 
 
-def _part_of(run: Plan, file: FilePlan, cls: Class, attribute: str) -> ModelPart | None:
+def _part_of(run: Plan, file: FilePlan, holder: Whole, attribute: str) -> ModelPart | None:
     """The one model class in an attribute that vLLM's own constructor sets, then and now."""
-    if _is_set(run, cls, attribute):
+    homes = wholes(run, holder) if isinstance(holder, Class) else (holder,)
+    places = [part for part in homes if any(attribute in api.members(part.name) for api in part.then)]
+    if not places or _is_set(run, holder, attribute):
         return None
-    places = [part for part in wholes(run, cls) if any(attribute in api.members(part.name) for api in part.then)]
     then = {held for part in places for api in part.then if (held := api.held(part.name, attribute)) is not None}
     now = {run.api.held(part.home, attribute) for part in places}
     part = model_class(run, file, then.pop()) if len(then) == 1 else None
     home = now.pop() if len(now) == 1 else None
-    return replace(part, home=home) if part is not None and home is not None else None
+    if part is None or home is None or not {part.name, home}.isdisjoint(_patched(run)):
+        return None
+    return replace(part, home=home)
 
 
-def _is_set(run: Plan, cls: Class, attribute: str) -> bool:
+def _is_set(run: Plan, holder: Whole, attribute: str) -> bool:
     """Whether the project sets an attribute of a class, its bases or subclasses, or that of what it cannot tell."""
     setters = _setters(run).get(attribute)
-    kin = {None, *run.project.bases(cls), *run.project.subclasses.get(cls.qualified, ())}
-    return setters is not None and not setters.isdisjoint(kin)
+    if setters is None or None in setters:
+        return setters is not None
+    if isinstance(holder, ModelPart):
+        return any(holder.home in run.api.ancestry(home) for cls in setters if cls for home in stands_for(run, cls))
+    return not setters.isdisjoint({*run.project.bases(holder), *run.project.subclasses.get(holder.qualified, ())})
 
 
 @remembered

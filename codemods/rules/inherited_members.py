@@ -217,6 +217,26 @@ def _find_override(run: Plan, file: FilePlan, cls: Class, base: Bases, node: Any
             f"Let it take what {short}.{node.name} takes now: {now}.",
             covers=_head(node),
         )
+        return
+    unread = _not_taken(file, node, now, then) if now is not None and why is None else None
+    if unread is not None:
+        file.find(
+            RULE,
+            node,
+            Severity.WARNING,
+            f"{cls.node.name}.{node.name} overrides what vLLM {run.target.version} may call in another way: "
+            f"it takes no {unread}",
+            f"Let it take what {short}.{node.name} takes now: {now}.",
+            covers=_head(node),
+        )
+
+
+def _not_taken(file: FilePlan, node: AnyFunction, now: Signature, then: list[Signature]) -> str | None:
+    """A parameter that came to what an override overrides, which callers may fill and the override does not take."""
+    names = {p.arg for p in parameters(node)}
+    came = [p.name for p in now.parameters if p.has_default and p.name not in names] if node.args.kwarg is None else []
+    fitting = [one for one in then if _why_not_called(file, node, one) is None]
+    return next((name for name in came if any(name not in one for one in fitting)), None)
 
 
 def _head(node: AnyFunction) -> ast.AST:

@@ -116,7 +116,7 @@ def _plan_class(run: Plan, file: FilePlan, cls: Class, base: ModelPart, opt_in: 
     verdicts = {_can(run, file, value, opt_in) for _, value in towers}
     if False in verdicts and True not in verdicts and None not in verdicts:
         name = towers[0][0]
-        message = f"{cls.node.name}: self.{name} has no {opt_in.part}, so {opt_in.attribute} is taken back"
+        message = f"{cls.node.name}: nothing gives self.{name} an {opt_in.part}, so {opt_in.attribute} is taken back"
         file.rewrite(RULE, cls.node, message, [_said_in(cls, f"{opt_in.attribute} = False")])
     elif verdicts - {True}:
         name, value = next((n, v) for n, v in towers if not _can(run, file, v, opt_in))

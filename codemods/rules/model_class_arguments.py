@@ -9,12 +9,21 @@ from codemods import calls
 from codemods import edits as E
 from codemods.findings import Severity
 from codemods.multimodal_config import CONFIG, DATA_PARALLEL, config_in_reach, is_config_mode
+from codemods.parsed_file import keyword
 from codemods.plan import FilePlan, Plan
 from codemods.rebinding import Rebinding, rebinding
 from codemods.rule import Example, Rule
 from codemods.uses import is_look_up, is_pure
 from codemods.vision_attention import vocabulary as V
-from codemods.vllm_classes import ModelPart, built_by, may_be_imported, model_function, written_for_target
+from codemods.vllm_classes import (
+    ModelPart,
+    built_by,
+    is_partial,
+    may_be_imported,
+    model_function,
+    received,
+    written_for_target,
+)
 from codemods.vllm_methods import is_patched, signatures_then
 
 # What upstream's classes once were told, and now read from vLLM's configuration or leave to MMEncoderAttention.
@@ -135,16 +144,22 @@ def decide(run: Plan, file: FilePlan, call: ast.Call, part: ModelPart) -> Decisi
     now = run.api.signature(part.home)
     if now is None:
         return None
-    olds = signatures_then(part, call, lambda api: api.signature(part.name))
-    change = rebinding(call, olds, now, written_for_target(run, file))
+    given = calls.unpacked(file.file, received(run, file, call))
+    olds = signatures_then(part, given, lambda api: api.signature(part.name))
+    change = rebinding(given, olds, now, written_for_target(run, file))
     if change is None:
-        why = calls.binds(now, call)
+        why = calls.binds(now, given)
         return Decision(Rebinding(), why) if why is not None else None
-    return Decision(change, _why_not_shown(run, file, change)) if change else None
+    return Decision(change, _why_not_shown(run, file, call, change)) if change else None
 
 
-def _why_not_shown(run: Plan, file: FilePlan, change: Rebinding) -> str | None:
+def _why_not_shown(run: Plan, file: FilePlan, call: ast.Call, change: Rebinding) -> str | None:
     """Why the arguments without a parameter may not simply go; None if they may."""
+    touched = [*change.gone, *change.named]
+    if elsewhere := [a for a in touched if isinstance(a.place, str) and keyword(call, a.place) is None]:
+        return f"it has no parameter '{elsewhere[0].place}', which ** brings"
+    if is_partial(run, file, call) and (placed := [a for a in touched if isinstance(a.place, int)]):
+        return f"'{placed[0].parameter}' has no such place, and more may be passed by position later"
     foreign = [a.parameter for a in change.gone if a.parameter not in _PLUMBING]
     if foreign:
         return f"it has no parameter '{foreign[0]}'"
@@ -226,7 +241,8 @@ RULE = Rule(
         "and in 0.13 and 0.14 the multimodal configuration; each came and went. Today they read it themselves, so "
         "these arguments go, by keyword or by position, and an argument whose parameter has another place is passed by "
         "keyword. At 0.13 and 0.14 the configuration is passed where one is in reach. Any other argument that does not "
-        "fit is reported with the signature that the target has."
+        "fit is reported with the signature that the target has. A subclass without a constructor of its own, or with "
+        "one that hands all on, is built as vLLM's class."
     ),
     follows="vLLM 0.12.0 (use_upstream_fa), 0.13.0 PR #30125 (multimodal_config), 0.15.0 PR #31972 (none of them)",
     names=frozenset({"vllm", *V.BACKEND_PARAMETERS}),

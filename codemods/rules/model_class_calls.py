@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
+from codemods import calls
 from codemods import edits as E
 from codemods.findings import Severity
+from codemods.parsed_file import keyword
 from codemods.plan import FilePlan, Plan
-from codemods.rebinding import Rebinding, rebinding
+from codemods.rebinding import Rebinding, readings
 from codemods.rule import Example, Rule
 from codemods.uses import is_pure
 from codemods.vllm_classes import written_for_target
@@ -96,38 +98,48 @@ def plan(run: Plan) -> None:
         for call in file.file.nodes[ast.Call]:
             assert isinstance(call, ast.Call)
             methods = [] if file.gone(call) or file.answered(call) else methods_called(run, file, call)
-            changes = [_change(run, file, call, method) for method in methods]
-            if not any(changes):
+            if not methods:
                 continue
-            if None in changes or len(set(changes)) > 1:
-                continue  # it reaches several classes, which do not agree
-            assert changes[0] is not None
-            _plan_call(run, file, call, methods[0], changes[0])
+            given = calls.unpacked(file.file, call)
+            wanted = [_readings(run, file, given, method) for method in methods]
+            agreed = set().union(*wanted) if all(wanted) else set()
+            change = next(iter(agreed)) if len(agreed) == 1 else None
+            if change:
+                _plan_call(run, file, call, methods[0], change)
+            elif change is None:
+                _find_misfit(run, file, given, call, [(m, found) for m, found in zip(methods, wanted)])
 
 
-def _change(run: Plan, file: FilePlan, call: ast.Call, method: Method) -> Rebinding | None:
-    """What one of the methods wants changed; None where nothing is known of it."""
+def _readings(run: Plan, file: FilePlan, call: ast.Call, method: Method) -> set[Rebinding | None]:
+    """What one of the methods may want changed; empty where nothing is known of it."""
     now = method.now(run.api)
     if now is None:
-        return None
-    return rebinding(
-        call, signatures_then(method.part, call, method.then), now, written_for_target(run, file), _RENAMED
-    )
+        return set()
+    return readings(call, signatures_then(method.part, call, method.then), now, written_for_target(run, file), _RENAMED)
+
+
+def _find_misfit(
+    run: Plan, file: FilePlan, given: ast.Call, call: ast.Call, wanted: list[tuple[Method, set[Rebinding | None]]]
+) -> None:
+    """Report a call that one of the methods that it may reach does not take, whatever was meant."""
+    for method, changes in wanted:
+        now = method.now(run.api)
+        why = calls.binds(now, given) if now is not None else None
+        if why is None and len(changes) > 1 and all(changes):
+            why = "what it passes by position comes to other parameters"
+        if why is not None:
+            _find(run, file, call, method, why)
+            return
 
 
 def _plan_call(run: Plan, file: FilePlan, call: ast.Call, method: Method, change: Rebinding) -> None:
     lost = [a for a in change.gone if a.parameter not in _DROPPED or not is_pure(a.value)]
     missing = [name for name in change.missing if name != _NONE]
-    if lost or missing:
-        why = f"it has no parameter '{lost[0].parameter}'" if lost else f"it needs '{missing[0]}'"
-        remedy = _REMEDIES.get(lost[0].parameter, "") if lost else ""
-        file.find(
-            RULE,
-            call,
-            Severity.ERROR,
-            f"this call of {method} does not fit vLLM {run.target.version}: {why}",
-            f"{remedy} Its parameters are {method.now(run.api)} now.".strip(),
-        )
+    brought = [a for a in (*change.gone, *change.named) if isinstance(a.place, str) and keyword(call, a.place) is None]
+    if lost or missing or brought:
+        extra = [*(a.parameter for a in lost), *(a.place for a in brought)]
+        why = f"it has no parameter '{extra[0]}'" if extra else f"it needs '{missing[0]}'"
+        _find(run, file, call, method, why, _REMEDIES.get(lost[0].parameter, "") if lost else "")
         return
     ref = E.Ref.of(call)
     edits: list[E.Edit] = [E.SetArgument(ref, argument.place, argument.parameter) for argument in change.named]
@@ -138,6 +150,16 @@ def _plan_call(run: Plan, file: FilePlan, call: ast.Call, method: Method, change
     file.removed += [E.Ref.of(argument.value) for argument in change.gone]
     changed = {argument.place for argument in (*change.gone, *change.named)}
     file.rewritten += [E.Ref.of(word) for word in call.keywords if word.arg in changed]
+
+
+def _find(run: Plan, file: FilePlan, call: ast.Call, method: Method, why: str, remedy: str = "") -> None:
+    file.find(
+        RULE,
+        call,
+        Severity.ERROR,
+        f"this call of {method} does not fit vLLM {run.target.version}: {why}",
+        f"{remedy} Its parameters are {method.now(run.api)} now.".strip(),
+    )
 
 
 def _message(run: Plan, method: Method, change: Rebinding) -> str:
@@ -156,7 +178,8 @@ RULE = Rule(
         "xFormers, angles became cosines and sines, sequence lengths came with FlashInfer. What the target does not "
         "read is no longer passed, what may be None is passed as None, and what only has another name gets it; the "
         "rest is reported with the signature that the target has. Methods that a subclass calls on itself or by "
-        "super() are looked at as well, and so are the blocks of a tower that only vLLM's own constructor makes."
+        "super() are looked at as well, and so are the blocks of a tower that only vLLM's own constructor makes, and "
+        "what these hold. A call that fits in no way it can be read is reported."
     ),
     follows="vLLM 0.11.1 (select_layers), 0.12.0 (seqlens, rotary_pos_emb), 0.17.0 (sequence_lengths)",
     names=frozenset({"vllm", *_DROPPED, *_RENAMED}),

@@ -118,7 +118,10 @@ FITS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "a number for a layer of vLLM's that calls a kernel itself": (
         "0.32",
-        layer_of_vllm(f"{MODELS}.mimo_audio", "AudioEncoderTransformerLayer"),
+        (
+            *layer_of_vllm(f"{MODELS}.mimo_audio", "AudioEncoderTransformerLayer"),
+            *("self.longest(cu_seqlens))", "self.longest(cu_seqlens), rope_position_embeddings=None)"),
+        ),
     ),
     "a check for every backend of its release": ("0.15", guard("FLASH_ATTN", "ROCM_AITER_FA", "TORCH_SDPA")),
     "a check for every backend of a later release": (

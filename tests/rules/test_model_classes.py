@@ -233,6 +233,109 @@ class TestArguments:
         assert (ported.text, ported.findings) == (text, [])
 
 
+QWEN = "from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VisionTransformer\n"
+PLAIN = "class Tower(Qwen2_5_VisionTransformer):\n    def forward(self, x, grid_thw, *, encoder_metadata=None): ...\n"
+PASSING = """\
+class Tower(Qwen2_5_VisionTransformer):
+    def __init__(self, *args, taps=(), **kwargs):
+        super().__init__(*args, **kwargs)
+        self.taps = taps
+"""
+BUILD = "\n\ndef build(config, backend):\n    return "
+
+
+class TestInheritedConstructor:
+    """VA640"""
+
+    @pytest.mark.parametrize(
+        ("classes", "before", "after"),
+        [
+            (PLAIN, "Tower(config, attn_backend_override=backend)", "Tower(config)"),
+            (f"{PLAIN}\n\nclass Leaf(Tower):\n    pass\n", "Leaf(config, use_data_parallel=False)", "Leaf(config)"),
+            (
+                PASSING,
+                "Tower(config, 1e-6, None, 'v', attn_backend_override=backend, taps=(1,))",
+                "Tower(config, 1e-6, None, prefix='v', taps=(1,))",
+            ),
+        ],
+        ids=["none of its own", "nor of its base", "one that hands all on"],
+    )
+    def test_is_told_what_vllm_s_is(self, classes: str, before: str, after: str, port: Port) -> None:
+        ported = port(f"{QWEN}\n\n{classes}{BUILD}{before}\n", "0.32")
+        assert ported.text == f"{QWEN}\n\n{classes}{BUILD}{after}\n"
+        assert ported.findings == []
+
+    def test_of_super_goes_through_a_base_that_hands_all_on(self, port: Port) -> None:
+        leaf = "\n\nclass Leaf(Tower):\n    def __init__(self, config):\n        super().__init__(config{})\n"
+        ported = port(f"{QWEN}\n\n{PASSING}{leaf.format(', use_data_parallel=False, taps=(1,))')[:-2]}\n", "0.32")
+        assert "super().__init__(config, taps=(1,))" in ported.text
+
+    def test_is_told_the_configuration_where_one_is_in_reach(self, port: Port) -> None:
+        ported = port(f"{QWEN}\n\n{PLAIN}{BUILD}Tower(config, attn_backend_override=backend)\n", "0.14")
+        assert "Tower(config, multimodal_config=multimodal_config)" in ported.text
+        assert ported.findings == []
+
+    @pytest.mark.parametrize(
+        "classes",
+        [
+            edited(
+                PASSING, "super().__init__(*args", "kwargs.pop('attn_backend_override')\n        super().__init__(*args"
+            ),
+            edited(PASSING, "(*args, **kwargs)\n        self", "(*args)\n        self"),
+            edited(PLAIN, "class", "@wrapped\nclass"),
+            f"from elsewhere import Mixin\n\n\n{edited(PLAIN, '(Qwen', '(Mixin, Qwen')}",
+            f"{PLAIN}\n\nTower.__init__ = None\n",
+        ],
+        ids=["looks into it", "hands on a part", "decorated", "another base", "set from outside"],
+    )
+    def test_that_may_be_another_stays(self, classes: str, port: Port) -> None:
+        ported = port(f"{QWEN}\n\n{classes}{BUILD}Tower(config, attn_backend_override=backend)\n", "0.32")
+        assert "Tower(config, attn_backend_override=backend)" in ported.text
+        assert said(ported, "VA640") == []
+
+
+class TestArgumentsElsewhere:
+    """VA640"""
+
+    def test_of_a_partial_go_where_a_keyword_passes_them(self, port: Port) -> None:
+        text = f"from functools import partial\n\n{QWEN}\nmake = partial(Qwen2_5_VisionTransformer{{}})\n"
+        assert port(text.format(", 1, use_data_parallel=False"), "0.32").text == text.format(", 1")
+        placed = text.format(", 1, 1e-6, None, 'v', attn_backend_override=None")
+        ported = port(placed, "0.32")
+        assert ported.text == placed
+        assert "more may be passed by position later" in said(ported, "VA640")[0]
+
+    @pytest.mark.parametrize("value", ["dict(use_data_parallel=False)", "{'use_data_parallel': False}"])
+    def test_of_a_local_dict_are_reported(self, value: str, port: Port) -> None:
+        text = (
+            f"{QWEN}\n\ndef build(config):\n    more = {value}\n    return Qwen2_5_VisionTransformer(config, **more)\n"
+        )
+        ported = port(text, "0.32")
+        assert "it has no parameter 'use_data_parallel', which ** brings" in said(ported, "VA640")[0]
+        assert ported.text == text
+        read = edited(text, "    return", "    more.clear()\n    return")
+        assert said(port(read, "0.32"), "VA640") == []
+
+    @pytest.mark.parametrize(
+        "build",
+        [
+            "Name = Qwen2_5_VisionTransformer\ntower = Name(1{})\n",
+            "class Model:\n    kind = Qwen2_5_VisionTransformer\n\n    def build(self):\n"
+            "        return self.kind(1{})\n",
+        ],
+    )
+    def test_of_another_name_of_the_class_go(self, build: str, port: Port) -> None:
+        ported = port(f"{QWEN}\n\n{build.format(', use_data_parallel=False')}", "0.32")
+        assert ported.text == f"{QWEN}\n\n{build.format('')}"
+
+    def test_of_a_name_that_may_stand_for_another_stay(self, port: Port) -> None:
+        text = (
+            f"{QWEN}\n\nclass Model:\n    kind = Qwen2_5_VisionTransformer\n\n    def build(self):\n"
+            "        return self.kind(1, use_data_parallel=False)\n\n\nModel.kind = int\n"
+        )
+        assert port(text, "0.32").text == text
+
+
 BLOCKS = """\
 import torch
 from torch import nn
@@ -262,6 +365,19 @@ class Tower(Ernie4_5_VisionTransformer):
             x = block(x, cu_seqlens=cu_seqlens, rotary_pos_emb=angles, seqlens=seqlens)
         return x
 """
+
+
+KNOWN = "x, cu_seqlens=cu_seqlens, rotary_pos_emb_cos=cos, rotary_pos_emb_sin=sin, max_seqlen=max_seqlen"
+
+
+def running_blocks(loop: str, call: str) -> str:
+    """A tower of vLLM's whose blocks a subclass runs."""
+    return (
+        "from itertools import islice\n\nfrom torch import nn\nfrom vllm.model_executor.models.qwen3_vl import (\n"
+        "    Qwen3_VisionBlock,\n    Qwen3_VisionTransformer,\n    Qwen3VLForConditionalGeneration,\n)\n\n\n"
+        "class Tower(Qwen3_VisionTransformer):\n    def run(self, x, cu_seqlens, cos, sin, max_seqlen):\n"
+        f"        {loop}\n            x = {call}\n        return x\n"
+    )
 
 
 def running(line: str) -> str:
@@ -371,6 +487,77 @@ class TestCalls:
         assert "rotary_pos_emb=angles, seqlens=seqlens)" in ported.text
         assert said(ported, "VA641") == []
 
+    @pytest.mark.parametrize(
+        ("before", "call"),
+        [
+            ("for block in islice(self.blocks, 4):", "block"),
+            ("for name, block in self.blocks.named_children():", "block"),
+            ("for number, block in enumerate(self.blocks.children()):", "block"),
+            ("first, *rest = self.blocks\n        for block in rest:", "block"),
+            ("for block in self.blocks:", "block.attn"),
+        ],
+    )
+    def test_of_what_such_blocks_lead_to_take_all_that_it_needs(self, before: str, call: str, port: Port) -> None:
+        text = running_blocks(before, f"{call}({KNOWN})")
+        ported = port(text, "0.32")
+        assert ported.text == running_blocks(before, f"{call}({KNOWN}, sequence_lengths=None)")
+        assert ported.findings == []
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            "class Model(Qwen3VLForConditionalGeneration):\n    def probe(self, x, {0}):\n"
+            "        for block in self.visual.blocks:\n            x = block({1})\n",
+            "def probe(tower: Tower, x, {0}):\n    for block in tower.blocks:\n        x = block({1})\n",
+            "def probe(tower: Qwen3_VisionTransformer, x, {0}):\n    return tower.blocks[0].attn({1})\n",
+            "class Other(Tower):\n    def probe(self, x, {0}):\n        return self._one(self.blocks[0], x, {0})\n\n"
+            "    def _one(self, block, x, {0}):\n        return block({1})\n",
+        ],
+        ids=["of a model", "of a parameter", "of vLLM's class", "in a helper"],
+    )
+    def test_of_blocks_of_a_tower_elsewhere(self, use: str, port: Port) -> None:
+        names = "cu_seqlens, cos, sin, max_seqlen"
+        text = running_blocks("for block in self.blocks:", f"block({KNOWN}, sequence_lengths=None)") + "\n\n"
+        ported = port(text + use.format(names, KNOWN), "0.32")
+        assert ported.text == text + use.format(names, f"{KNOWN}, sequence_lengths=None")
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            "\n\ndef swap(block, attn):\n    block.attn = attn\n",
+            "\n\nclass Block(Qwen3_VisionBlock):\n    def swap(self, attn):\n        self.attn = attn\n",
+            "\n\nqwen3_vl.Qwen3_VisionBlock = object\n",
+        ],
+        ids=["from outside", "by a subclass", "another block"],
+    )
+    def test_of_parts_of_blocks_that_the_plugin_may_have_put_there_stay(self, more: str, port: Port) -> None:
+        text = running_blocks("for block in self.blocks:", f"block.attn({KNOWN})") + more
+        text = f"from vllm.model_executor.models import qwen3_vl\n{text}"
+        assert f"block.attn({KNOWN})" in port(text, "0.32").text
+        unrelated = text.partition("\n\nqwen3_vl.")[0].replace("block.attn = attn", "pass")
+        unrelated = unrelated.replace("(Qwen3_VisionBlock)", "(nn.Module)")
+        if unrelated != text:
+            assert f"block.attn({KNOWN}, sequence_lengths=None)" in port(unrelated, "0.32").text
+
+    def test_that_fit_in_no_reading_are_reported(self, port: Port) -> None:
+        """Five positions are the angles and two more up to 0.11, cosines and sines from 0.12 on."""
+        text = running_blocks("for block in self.blocks:", "block(x, cu, c, s, m)")
+        ported = port(text, "0.32")
+        assert ported.text == text
+        assert said(ported, "VA641") == [
+            "this call of Qwen3_VisionBlock does not fit vLLM 0.32.0: it needs 'sequence_lengths'"
+        ]
+
+    def test_of_a_local_dict_are_seen(self, port: Port) -> None:
+        loop = "more = dict(rotary_pos_emb_cos=cos, rotary_pos_emb_sin=sin)\n        for block in self.blocks:"
+        call = "block(x, cu_seqlens, max_seqlen=max_seqlen{}, **more)"
+        ported = port(running_blocks(loop, call.format("")), "0.32")
+        assert ported.text == running_blocks(loop, call.format(", sequence_lengths=None"))
+        old = running_blocks(
+            "more = {'rotary_pos_emb': cos}\n        for block in self.blocks:", "block(x, cu, **more)"
+        )
+        assert "it has no parameter 'rotary_pos_emb'" in said(port(old, "0.32"), "VA641")[0]
+
     def test_that_are_newer_than_the_rest_of_the_file_follow_where_they_are(self, port: Port) -> None:
         """The import says 0.11, of which no attention took the cosines and sines of its angles."""
         call = "self.attn(x, cu_seqlens, rotary_pos_emb_cos=cos, rotary_pos_emb_sin=sin, max_seqlen=max_seqlen"
@@ -455,6 +642,19 @@ class TestWhatVllmReads:
 class TestInherited:
     """VA642"""
 
+    def test_override_that_lacks_what_came_is_a_warning(self, port: Port) -> None:
+        text = edited(f"{QWEN}\n\n{PLAIN}", ", *, encoder_metadata=None", "{}")
+        ported = port(text.format(""), "0.32")
+        assert ported.left(Severity.WARNING) == [
+            (
+                "VA642",
+                "Tower.forward overrides what vLLM 0.32.0 may call in another way: it takes no encoder_metadata",
+            )
+        ]
+        assert port(text.format(""), "0.20").findings == []
+        for taken in (", *, encoder_metadata=None", ", **more"):
+            assert port(text.format(taken), "0.32").findings == []
+
     @pytest.mark.parametrize(
         ("body", "message"),
         [
@@ -515,7 +715,9 @@ class TestInherited:
                 "nothing calls it",
             )
         ]
-        called = text + "\n    def forward(self, x, grid_thw):\n        return self.compute_attn_mask_seqlen(x)\n"
+        called = (
+            text + "\n    def forward(self, x, grid_thw, **more):\n        return self.compute_attn_mask_seqlen(x)\n"
+        )
         assert port(called, "0.32").findings == []
 
     def test_an_override_that_is_called_in_another_way_is_reported(self, port: Port) -> None:
