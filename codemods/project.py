@@ -396,19 +396,13 @@ _PASSES_ON = frozenset(
     {"ModuleList", "Sequential", "enumerate", "zip", "reversed", "list", "tuple", "make_layers", "islice"}
 )  # their results are, or hold, what they are given
 
-# What lists the parts of a module, and modules of which these are the items, not what an item is made of.
-_LISTS = frozenset({"children", "named_children", "values", "items"})
-_STACKS = frozenset({"blocks", "layers", "resblocks"})
-
 
 def _passed_on(call: ast.Call) -> list[ast.expr]:
     """What the result of a call is, or holds."""
-    function = call.func
-    name = (dotted(function) or "").rpartition(".")[2]
-    if name in _PASSES_ON:
-        return call.args[:1] if name in ("islice", "enumerate") else call.args
-    of = function.value if isinstance(function, ast.Attribute) and function.attr in _LISTS else None
-    return [of] if isinstance(of, ast.Attribute) and of.attr in _STACKS else []
+    name = (dotted(call.func) or "").rpartition(".")[2]
+    if name not in _PASSES_ON:
+        return []
+    return call.args[:1] if name in ("islice", "enumerate") else call.args
 
 
 def _sources(file: ParsedFile, node: ast.Name) -> list[ast.expr]:

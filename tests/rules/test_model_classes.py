@@ -491,8 +491,6 @@ class TestCalls:
         ("before", "call"),
         [
             ("for block in islice(self.blocks, 4):", "block"),
-            ("for name, block in self.blocks.named_children():", "block"),
-            ("for number, block in enumerate(self.blocks.children()):", "block"),
             ("first, *rest = self.blocks\n        for block in rest:", "block"),
             ("for block in self.blocks:", "block.attn"),
         ],
