@@ -136,13 +136,11 @@ def _blocks(step: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def _pairs(step: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     """What a plain assignment sets, and to what."""
-    if isinstance(step, ast.AnnAssign) and step.value is not None:
-        targets: list[ast.expr] = [step.target]
-    elif isinstance(step, ast.Assign):
-        targets = step.targets
-    else:
+    if not isinstance(step, (ast.Assign, ast.AnnAssign)) or step.value is None:
         return
-    yield from ((name, step.value) for target in targets if (name := dotted(target)) is not None)
+    value = step.value
+    targets = step.targets if isinstance(step, ast.Assign) else [step.target]
+    yield from ((name, value) for target in targets if (name := dotted(target)) is not None)
 
 
 def _stored(node: ast.AST) -> set[str]:
@@ -185,11 +183,32 @@ def setters(
         for node, on in _stores(file, attribute):
             owner, function = file.class_of(node), file.function(node)
             if dotted(on) == "self":
-                if owner is None or id(owner) not in kin or function is None or id(function) in early:
+                if owner is None or id(owner) not in kin or function is None:
                     continue
+                if id(function) in early and isinstance(node, ast.Attribute):
+                    continue  # what setattr does there is not followed
                 yield file, node, f"in {owner.name}.{function.name} ({file.place(node)})"
-            elif _may_be(project, file, on, kin):
+            elif _may_be(project, file, on, kin) and file in _in_reach(project, members):
                 yield file, node, f"as {ast.unparse(on)}.{attribute} ({file.place(node)})"
+
+
+def _in_reach(project: Project, members: list[Class]) -> list[ParsedFile]:
+    """Files that an instance may get to: that import its class by way of others, and those that these import."""
+    holders = [member.file for member in members]
+    imported = {file.module: set(_imported(project, file)) for file in project.files}
+
+    def imports_one(file: ParsedFile) -> bool:
+        return any(holder.module in imported[file.module] for holder in holders)
+
+    while more := [file for file in project.files if file not in holders and imports_one(file)]:
+        holders += more
+    taken = {name for holder in holders for name in imported[holder.module]}
+    return [file for file in project.files if file in holders or file.module in taken]
+
+
+def _imported(project: Project, file: ParsedFile) -> Iterator[str]:
+    for one in file.imports:
+        yield from (one.module, one.qualified, project.follow(one.qualified).rpartition(".")[0])
 
 
 def _stores(file: ParsedFile, attribute: str) -> Iterator[tuple[ast.AST, ast.expr]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 
 from codemods.parsed_file import FunctionNode, ParsedFile, parameters, self_attribute, stores
@@ -15,6 +16,14 @@ from codemods.vision_attention.modules import ROTARY, Effect, module_of
 
 _MADE = ("zeros", "ones", "empty", "full", "new_zeros", "new_ones", "new_empty", "new_full")
 _JOINED = ("cat", "concat", "concatenate", "hstack", "dstack", "pad_sequence", "nested_tensor", "interpolate")
+_KEPT = re.compile(
+    "contiguous|view|reshape|permute|transpose|flatten|squeeze|unsqueeze|rearrange|swapaxes|movedim|unflatten|"
+    "chunk|split|tensor_split|unbind|stack|expand|expand_as|repeat_interleave|repeat|select|narrow|index_select|flip|"
+    "to|type|type_as|float|half|bfloat16|double|cuda|cpu|clone|detach|requires_grad_|"
+    "mul|mul_|div|div_|add|add_|sub|where|clamp|zeros_like|ones_like|empty_like|tuple|list|zip|map|reversed|next|iter|"
+    r"tensor_model_parallel_all_reduce|\w*(norm|normalize|rotary|rope|rotate|scatter|dropout)\w*",
+    re.IGNORECASE,
+)
 _DEEP = 4  # functions entered from one another
 
 Found = ast.AST | None  # what may have changed the last axis, or nothing
@@ -106,6 +115,11 @@ class _Widths:
             return node if self._cuts(node.slice) else self.of(node.value)
         if isinstance(node, ast.Call):
             return self._call(node)
+        if isinstance(node, ast.NamedExpr):
+            self._bind(node.target, node.value)
+            return self.of(node.target)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return node
         if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype", "device", "ndim"):
             return None
         return self._any(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
@@ -137,11 +151,18 @@ class _Widths:
         module = module_of(self.project, Class(self.file, owner), attribute) if attribute and owner else None
         if module is not None and module.effect is Effect.LAST_AXIS:
             return None  # a projection has a width of its own
-        reached = None if ROTARY.search(name) or module is not None else self.project.callee(self.file, call)
-        if reached is None or self.deep == 0 or ROTARY.search(reached.node.name):
+        if (module is not None and module.effect is not None) or ROTARY.search(name):
+            return self._any(through)
+        reached = self.project.callee(self.file, call)
+        if reached is None:
+            of_library = (self.file.resolve(call.func, call) or "").startswith(("torch.", "einops."))
+            if isinstance(call.func, ast.Attribute) and not of_library and attribute is None:
+                through = [call.func.value]  # a tensor's own method: what else it is given are sizes
+            return self._any(through) if _KEPT.fullmatch(name) else call
+        passed = reached.passed(call)
+        if passed is None or self.deep == 0 or ROTARY.search(reached.node.name):
             return self._any(through)
         inner = _Widths(self.project, reached.file, self.size, self.deep - 1)
-        passed = reached.passed(call) or {}
         inner.env = {a.arg: self.of(passed[a.arg]) for a in parameters(reached.node) if a.arg in passed}
         inner.block(reached.node.body, None)
         return inner.returned
@@ -158,6 +179,8 @@ class _Widths:
         last = call.args[-1]
         if isinstance(last, (ast.Tuple, ast.List)) and last.elts:
             last = last.elts[-1]
+        if isinstance(last, ast.Starred):
+            last = last.value
         if isinstance(last, ast.Name):  # `shape = (b, s, self.heads, self.head_dim)`
             return any(
                 isinstance(step, ast.Assign)
@@ -178,9 +201,9 @@ class _Widths:
 
     @staticmethod
     def _cuts(index: ast.expr) -> bool:
-        """Whether an index cuts the last axis: `x[..., :n]`, `x[:, :, :, :n]`."""
+        """Whether an index cuts the last axis: `x[..., :n]`, `x[:, :, :n]`."""
         if not isinstance(index, ast.Tuple) or not index.elts or not isinstance(index.elts[-1], ast.Slice):
             return False
         last = index.elts[-1]
-        ends = ast.unparse(index.elts[0]) == "..." or len(index.elts) > 3
+        ends = ast.unparse(index.elts[0]) == "..." or len(index.elts) > 2
         return ends and (last.lower, last.upper, last.step) != (None, None, None)
