@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 
-from codemods.parsed_file import FunctionNode, ParsedFile, parameters, self_attribute, stores
+from codemods.parsed_file import FunctionNode, ParsedFile, dotted, parameters, self_attribute, stores
 from codemods.project import Class, Project
 from codemods.vision_attention import layouts
 from codemods.vision_attention import vocabulary as V
@@ -66,22 +66,34 @@ class _Widths:
                 self._bind(target, step.value)
         elif isinstance(step, ast.AnnAssign) and step.value is not None:
             self._bind(step.target, step.value)
+        elif isinstance(step, ast.AugAssign):
+            self._widen(step.target, self.of(step.value))
+        elif isinstance(step, ast.Expr):
+            call = step.value
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):  # `parts.append(q)`
+                self._widen(call.func.value, self._any([*call.args, *(k.value for k in call.keywords)]))
         elif isinstance(step, ast.Return) and step.value is not None:
             self.returned = self.returned or self.of(step.value)
+        elif isinstance(step, (ast.With, ast.AsyncWith)):
+            return self.block(step.body, end)
         elif not isinstance(step, (*FunctionNode, ast.ClassDef)):
+            return self._branches(step, end)
+        return False
+
+    def _branches(self, step: ast.stmt, end: ast.stmt | None) -> bool:
+        blocks = [getattr(step, name, []) for name in ("body", "orelse", "finalbody")]
+        blocks += [inner.body for inner in [*getattr(step, "handlers", []), *getattr(step, "cases", [])]]
+        before = self.env
+        ends = [] if isinstance(step, ast.If) and step.orelse else [before]
+        for inner in filter(None, blocks):
+            self.env = dict(before)
             if isinstance(step, (ast.For, ast.AsyncFor)):
                 self._bind(step.target, step.iter)
-            blocks = [getattr(step, name, []) for name in ("body", "orelse", "finalbody")]
-            blocks += [inner.body for inner in [*getattr(step, "handlers", []), *getattr(step, "cases", [])]]
-            ends: list[dict[str, Found]] = []
-            for inner in blocks:
-                before = dict(self.env)
-                if self.block(inner, end):
-                    return True
-                ends.append(self.env)
-                self.env = before
-            for other in ends:  # either way may have been gone
-                self.env = {n: self.env.get(n) or other.get(n) for n in (*self.env, *other)}
+            if self.block(inner, end):
+                return True
+            ends.append(self.env)
+        # any of the ways may have been gone
+        self.env = {n: next((e[n] for e in ends if e.get(n) is not None), None) for one in ends for n in one}
         return False
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
@@ -93,17 +105,27 @@ class _Widths:
         self._set(target, self.of(value))
 
     def _set(self, target: ast.expr, found: Found) -> None:
-        if isinstance(target, (ast.Subscript, ast.Attribute)):
-            return  # a buffer keeps its shape
-        for name in stores(target):
-            self.env[name] = found
+        if isinstance(target, ast.Subscript):
+            self._widen(target.value, found)
+        elif (path := dotted(target)) is not None:
+            self.env[path] = found
+        else:
+            for name in stores(target):
+                self.env[name] = found
+
+    def _widen(self, holder: ast.expr, found: Found) -> None:
+        """Something is put into a list, a table or a buffer beside what it holds."""
+        while isinstance(holder, ast.Subscript):
+            holder = holder.value
+        if found is not None and (path := dotted(holder)) is not None:
+            self.env[path] = self.env.get(path) or found
 
     def _any(self, nodes: Iterable[ast.AST]) -> Found:
         return next((found for node in nodes if (found := self.of(node)) is not None), None)
 
     def of(self, node: ast.AST) -> Found:
-        if isinstance(node, ast.Name):
-            return self.env.get(node.id)
+        if (path := dotted(node)) in self.env:
+            return self.env[path or ""]
         if isinstance(node, (ast.GeneratorExp, ast.ListComp)):
             before = dict(self.env)
             for generator in node.generators:

@@ -231,6 +231,15 @@ PADDED: dict[str, Row] = {
         *behind_views("q = self.wide(q)", QKV, f"        self.wide = nn.ConstantPad1d((0, 6), 0.0)\n{QKV}"),
         "q is not shown",
     ),
+    "by a lambda": (*behind_views("q, k, v = map(lambda t: F.pad(t, (0, 6)), (q, k, v))"), "q is not shown"),
+    "in a list": (
+        *behind_views(
+            "w = []\n        for t in (q, k, v):\n            w.append(F.pad(t, (0, 6)))\n        q, k, v = w"
+        ),
+        "q is not shown",
+    ),
+    "in an attribute": (*behind_views("self.q = F.pad(q, (0, 6))\n        q = self.q"), "q is not shown"),
+    "by something else": (*behind_views("q = torch.constant_pad_nd(q, (0, 6))"), "q is not shown"),
     "by a product": (*behind_views("q = q @ self.out.weight"), "q is not shown"),
 }
 
