@@ -6,10 +6,12 @@ import ast
 
 from codemods import edits as E
 from codemods.findings import Severity
-from codemods.parsed_file import keyword, self_attribute
+from codemods.parsed_file import keyword
 from codemods.plan import FilePlan, Plan
+from codemods.project import Class
 from codemods.rule import Example, Rule
 from codemods.target import OLDEST, release_key, target
+from codemods.vision_attention import sizes
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.heads import is_default_scale
 
@@ -75,7 +77,7 @@ def _find_scale(run: Plan, file: FilePlan, call: ast.Call) -> None:
     if run.target.honours_scale != ignored:
         return  # both use it, or both ignore it
     size, scale = (keyword(call, name) or (call.args[at] if len(call.args) > at else None) for name, at in _PLACES)
-    if size is None or scale is None or ast.unparse(scale) == "None" or _is_default(file, call, scale, size):
+    if size is None or scale is None or ast.unparse(scale) == "None" or _is_default(run, file, call, scale, size):
         return
     file.find(
         RULE,
@@ -91,19 +93,16 @@ def _known(source: tuple[str, ...]) -> list[str]:
     return [release for release in source if release_key(release) >= release_key(OLDEST)]
 
 
-def _is_default(file: FilePlan, call: ast.Call, scale: ast.expr, size: ast.expr) -> bool:
-    name = ast.unparse(size).removeprefix("self.")
-    attribute, cls = self_attribute(scale), file.file.class_of(call)
+def _is_default(run: Plan, file: FilePlan, call: ast.Call, scale: ast.expr, size: ast.expr) -> bool:
+    """Whether the scale is that of the head size, as both are where the attention is built."""
     if isinstance(scale, ast.Constant) and isinstance(size, ast.Constant):
         return isinstance(size.value, int) and scale.value == size.value**-0.5
-    if attribute is None or cls is None:
-        return is_default_scale(scale, name)
-    values = [
-        step.value
-        for step in file.file.below(cls)
-        if isinstance(step, ast.Assign) and any(self_attribute(t) == attribute for t in step.targets)
-    ]
-    return bool(values) and all(is_default_scale(value, name) for value in values)
+    function, cls = file.file.function(call), file.file.class_of(call)
+    if function is None:
+        return is_default_scale(scale, ast.unparse(size).removeprefix("self."))
+    reset = sizes.set_by_bases(run.project, Class(file.file, cls)) if cls is not None else ()
+    at = call.lineno, call.col_offset
+    return sizes.Constructor(function, reset).is_root(scale, at, size, at)
 
 
 _PLACES = (("head_size", 1), ("scale", 2))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from codemods.parsed_file import FunctionNode, ParsedFile, parameters, self_attribute
 from codemods.project import VLLM_MODELS, AnyFunction, Class, Project
 from codemods.target import Target
-from codemods.vision_attention import device_kernels
+from codemods.vision_attention import device_kernels, widths
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.arms import Refusal
 from codemods.vision_attention.backend import BackendState, backend_state
@@ -109,7 +109,8 @@ def _accepted(
         raise Refusal(f"it overrides {base} of vLLM, which calls MMEncoderAttention itself at this target", cls.node)
     if chain.max_seqlen is None:
         raise Refusal("max_seqlen is not given to the flash kernel", statement)
-    found = heads(cls.node, constructor, chain, state)
+    found = heads(project, cls, constructor, chain, state)
+    widths.check_unpadded(project, file, chain, found.head_size)
     for told in chain.devices:
         if told.padding is None:
             continue

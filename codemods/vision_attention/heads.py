@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from codemods.parsed_file import dotted, keyword, self_attribute
-from codemods.vision_attention import layouts
+from codemods.parsed_file import attribute_loads, dotted, keyword, self_attribute
+from codemods.project import Class, Project
+from codemods.vision_attention import layouts, sizes
 from codemods.vision_attention import vocabulary as V
 from codemods.vision_attention.arms import Refusal
 from codemods.vision_attention.backend import BackendState
@@ -28,15 +29,22 @@ class Heads:
 
 
 def heads(
-    cls: ast.ClassDef, constructor: ast.FunctionDef | ast.AsyncFunctionDef, chain: Chain, state: BackendState
+    project: Project,
+    owner: Class,
+    constructor: ast.FunctionDef | ast.AsyncFunctionDef,
+    chain: Chain,
+    state: BackendState,
 ) -> Heads:
     """The class's heads. Raises Refusal where two readings are possible or nothing proves one."""
+    cls = owner.node
     assigned = _assigned(constructor)
     shapes = list(_shapes(cls))
     size = _size(constructor, shapes, assigned, state)
     count = _count(shapes, assigned, size, constructor, chain)
     kv = _kv(cls, chain, count, size, assigned)
-    scale, default = _scale(cls, chain, size, assigned)
+    sizes.check_kept(project, owner, constructor, [count, size, *([kv] if kv else [])])
+    scale, default = _scale(project, owner, constructor, chain, size, assigned)
+    sizes.check_kept(project, owner, constructor, attribute_loads(ast.parse(scale)))
     return Heads(count, size, kv, scale, default)
 
 
@@ -226,36 +234,45 @@ def _by_ranks(divisor: ast.expr | None, assigned: dict[str, ast.expr]) -> bool:
 
 def is_default_scale(value: ast.expr, size: str) -> bool:
     """Whether an expression reads as head_size**-0.5 (`size`: the head size's attribute)."""
-    text = ast.unparse(value).replace(" ", "").replace("math.", "").replace("np.", "").replace("torch.", "")
-    spellings = (f"self.{size}", size)
-    forms = (
-        "{0}**-0.5",
-        "{0}**(-0.5)",
-        "1/sqrt({0})",
-        "1.0/sqrt({0})",
-        "1/{0}**0.5",
-        "1.0/{0}**0.5",
-        "1.0/({0}**0.5)",
-        "1/({0}**0.5)",
-        "pow({0},-0.5)",
-    )
-    return any(text == form.format(s) for form in forms for s in spellings)
+    below = sizes.rooted(value)
+    return below is not None and dotted(below) in (size, f"self.{size}")
 
 
-def _scale(cls: ast.ClassDef, chain: Chain, size: str, assigned: dict[str, ast.expr]) -> tuple[str, bool]:
+def _scale(
+    project: Project,
+    owner: Class,
+    constructor: ast.FunctionDef | ast.AsyncFunctionDef,
+    chain: Chain,
+    size: str,
+    assigned: dict[str, ast.expr],
+) -> tuple[str, bool]:
     default = f"self.{size}**-0.5"
-    changed = _changed(cls)
-    if chain.scale is None:
+    known = sizes.Constructor(constructor, sizes.set_by_bases(project, owner))
+
+    def is_default(name: str) -> bool:
+        scale, head = (ast.parse(f"self.{one}", mode="eval").body for one in (name, size))
+        return known.is_root(scale, known.end, head, known.end)
+
+    changed = _changed(owner.node)
+    if chain.scale is None:  # the kernels took that of the size that reached them, whatever the class calls its scale
         own = next(
-            (name for name, value in assigned.items() if is_default_scale(value, size) and name not in changed), None
+            (
+                name
+                for name in assigned
+                if name not in changed
+                and known.always(f"self.{name}")
+                and is_default(name)
+                and not any(sizes.setters(project, owner, constructor, name))
+            ),
+            None,
         )
         return (f"self.{own}" if own else default), True
     name = self_attribute(chain.scale)
     if name is not None and name in changed:
         raise Refusal(f"self.{name} is set more than once", chain.scale)
     if name is not None and name in assigned:
-        return f"self.{name}", is_default_scale(assigned[name], size)
-    if is_default_scale(chain.scale, size):
+        return f"self.{name}", is_default(name)
+    if (below := sizes.rooted(chain.scale)) is not None and self_attribute(below) == size:
         return default, True
     if all(
         isinstance(n, (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)) for n in ast.walk(chain.scale)

@@ -22,6 +22,7 @@ from tests.rules.vision_model import (
     SDPA,
     SDPA_BODY,
     TOWER,
+    VIEWS,
     Port,
     Row,
     assert_refused,
@@ -154,13 +155,101 @@ PLACES: dict[str, Row] = {
     ),
 }
 
+QKV = "        self.qkv ="
+ROUNDED = "(self.head_dim + 15) // 16 * 16"
+
+
+def again(line: str) -> tuple[str, str]:
+    """The head size is set once more, behind a scale that is computed from it."""
+    return (QKV, f"        self.scale = self.head_dim**-0.5\n        {line}\n{QKV}")
+
+
+def behind_views(line: str, *more: str) -> tuple[str, ...]:
+    return (f"        {VIEWS}\n", f"        {VIEWS}\n        {line}\n", *more)
+
+
+CALLS_PAD = "        self.pad_heads()\n"
+SETS_SIZE = "        self.head_dim = 128\n"
+
+LATER: dict[str, Row] = {
+    "a method": (
+        RETURN,
+        f"{RETURN}\n    def prune(self, n):\n        self.local_heads -= n\n",
+        "VisionAttention.prune",
+    ),
+    "a method that the constructor calls": (
+        QKV,
+        f"{CALLS_PAD}{QKV}",
+        RETURN,
+        f"{RETURN}\n    def pad_heads(self):\n{SETS_SIZE}",
+        "also set in VisionAttention.pad_heads",
+    ),
+    "a subclass": (
+        RETURN,
+        f"{RETURN}\n\nclass Wide(VisionAttention):\n    def __init__(self, *args):\n"
+        f"        super().__init__(*args)\n{SETS_SIZE}",
+        "also set in Wide.__init__",
+    ),
+    "a function": (
+        RETURN,
+        f"{RETURN}\n\ndef widen(attention: VisionAttention):\n    attention.head_dim = 128\n",
+        "also set as attention.head_dim",
+    ),
+    "setattr in the constructor": (QKV, f"        setattr(self, 'head_dim', 128)\n{QKV}", "VisionAttention.__init__"),
+    "a loop over modules": (
+        RETURN,
+        f"{RETURN}\n\ndef widen(model):\n    for m in model.modules():\n        setattr(m, 'head_dim', 128)\n",
+        "also set as m.head_dim",
+    ),
+    "a scale that is given": (
+        *scale("0.1"),
+        *SCALED_FLASH,
+        *SCALED_SDPA,
+        RETURN,
+        f"{RETURN}\n\ndef cool(attention):\n    attention.scale = 0.2\n",
+        "self.scale is also set as attention.scale",
+    ),
+}
+
+PADDED: dict[str, Row] = {
+    "by a generator": (*behind_views("q, k, v = (F.pad(t, (0, 6)) for t in (q, k, v))"), "F.pad(t, (0, 6))"),
+    "by names": (*behind_views("n = -self.head_dim % 16\n        v = F.pad(v, [0, n])"), "v is not shown"),
+    "under a condition": (*behind_views("if batch > 1:\n            k = F.pad(k, (0, 6))"), "k is not shown"),
+    "joined": (*behind_views("q = torch.cat([q, torch.zeros_like(q)], dim=-1)"), "q is not shown"),
+    "into a buffer": (
+        *behind_views("w = q.new_zeros(batch, length, 4, 128)\n        w[..., : self.head_dim] = q\n        q = w"),
+        "q is not shown",
+    ),
+    "cut": (*behind_views("q = q[..., :64]"), "q is not shown"),
+    "by a method": (
+        *behind_views(
+            "q = self.wide(q)", RETURN, f"{RETURN}\n    def wide(self, t):\n        return F.pad(t, (0, 6))\n"
+        ),
+        "q is not shown",
+    ),
+    "by a module": (
+        *behind_views("q = self.wide(q)", QKV, f"        self.wide = nn.ConstantPad1d((0, 6), 0.0)\n{QKV}"),
+        "q is not shown",
+    ),
+    "by a lambda": (*behind_views("q, k, v = map(lambda t: F.pad(t, (0, 6)), (q, k, v))"), "q is not shown"),
+    "in a list": (
+        *behind_views(
+            "w = []\n        for t in (q, k, v):\n            w.append(F.pad(t, (0, 6)))\n        q, k, v = w"
+        ),
+        "q is not shown",
+    ),
+    "in an attribute": (*behind_views("self.q = F.pad(q, (0, 6))\n        q = self.q"), "q is not shown"),
+    "by something else": (*behind_views("q = torch.constant_pad_nd(q, (0, 6))"), "q is not shown"),
+    "by a product": (*behind_views("q = q @ self.out.weight"), "q is not shown"),
+}
+
 
 @pytest.fixture
 def port(tmp_path: Path) -> Port:
     return porter(tmp_path)
 
 
-@pytest.mark.parametrize(("edits", "message"), rows(HEADS, PLACES))
+@pytest.mark.parametrize(("edits", "message"), rows(HEADS, PLACES, LATER, PADDED))
 def test_a_class_whose_dispatch_cannot_be_judged_stays(edits: tuple[str, ...], message: str, port: Port) -> None:
     assert_refused(edited(ATTENTION, *edits), message, port)
 
@@ -169,6 +258,52 @@ def test_a_scale_that_the_target_ignores_is_refused(port: Port) -> None:
     after = port(edited(ATTENTION, *scale("1.0 / hidden"), *SCALED_FLASH, *SCALED_SDPA), "0.13")
     assert "ignores scale at this target" in dict(after.left(Severity.ERROR))["VA201"]
     assert after.calls("MMEncoderAttention") == []
+
+
+SET_AGAIN: dict[str, tuple[str, str]] = {
+    "plainly": again(f"self.head_dim = {ROUNDED}"),
+    "in place": again("self.head_dim += 6"),
+    "among others": again("self.head_dim, self.pad = self.head_dim + 6, 6"),
+    "where it has to be": again(f"if self.head_dim % 16:\n            self.head_dim = {ROUNDED}"),
+    "from a name": (
+        "        self.head_dim = hidden // heads\n",
+        "        head_dim = hidden // heads\n        self.scale = head_dim**-0.5\n"
+        "        head_dim = (head_dim + 15) // 16 * 16\n        self.head_dim = head_dim\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("edits", SET_AGAIN.values(), ids=SET_AGAIN)
+class TestAHeadSizeThatIsSetBehindAScale:
+    def test_that_no_kernel_is_given_leaves_them_their_default(self, edits: tuple[str, str], port: Port) -> None:
+        for target in ("0.13", "0.32"):
+            (made,) = port(edited(ATTENTION, *edits), target).calls("MMEncoderAttention")
+            assert made["scale"] == "self.head_dim ** (-0.5)"
+
+    def test_that_all_kernels_are_given_is_passed_on(self, edits: tuple[str, str], port: Port) -> None:
+        text = edited(ATTENTION, *edits, *SCALED_FLASH, *SCALED_SDPA)
+        (made,) = port(text, "0.32").calls("MMEncoderAttention")
+        assert made["scale"] == "self.scale"
+        assert "ignores scale at this target" in dict(port(text, "0.13").left(Severity.ERROR))["VA201"]
+
+    def test_that_one_kernel_is_given_is_refused(self, edits: tuple[str, str], port: Port) -> None:
+        assert_refused(edited(ATTENTION, *edits, *SCALED_FLASH), "another arm is given none", port)
+
+
+def test_a_scale_that_is_another_name_for_the_default_is_one(port: Port) -> None:
+    """Read from the name, or the expression, that the head size is set to."""
+    name = (
+        "        self.head_dim = hidden // heads\n",
+        "        size = hidden // heads\n        self.head_dim = size\n",
+    )
+    for edits in ((*name, *scale("size**-0.5")), scale("(hidden // heads) ** -0.5"), scale("1 / self.head_dim**0.5")):
+        (made,) = port(edited(ATTENTION, *edits, *SCALED_FLASH), "0.13").calls("MMEncoderAttention")
+        assert made["scale"] == "self.scale"
+
+
+def test_a_configuration_s_head_size_is_not_the_attention_s(port: Port) -> None:
+    after = port(edited(ATTENTION, RETURN, f"{RETURN}\n\ndef tune(config):\n    config.head_dim = 64\n"))
+    assert len(after.calls("MMEncoderAttention")) == 1
 
 
 def test_two_classes_of_a_file_are_ported_both_or_not_at_all(port: Port) -> None:

@@ -189,6 +189,14 @@ class TestScale:
         assert port(text).findings == []
         assert port(text.replace("0.125", "0.25"), "0.14").left(Severity.WARNING) != []
 
+    @pytest.mark.parametrize(("behind", "left"), [("", 0), ("head_dim += 8", 1), ("self.scale = self.scale * 2", 1)])
+    def test_that_is_held_is_that_of_the_size_it_is_given_with(self, behind: str, left: int, port: Port) -> None:
+        built = "        self.attn = MMEncoderAttention("
+        text = edited(FILE, built, f"        self.scale = head_dim**-0.5\n        {behind}\n{built}")
+        text = edited(text, "ranks, head_dim, multi", "ranks, head_dim, scale=self.scale, multi")
+        said = port(text, "0.14").left(Severity.WARNING)
+        assert [code for code, message in said if "scale=self.scale is not shown" in message] == ["VA403"] * left
+
     def test_of_its_own_begins_to_count(self, port: Port) -> None:
         ((code, message),) = port(self.text("0.1"), "0.14").left(Severity.WARNING)
         assert code == "VA403" and "scale=0.1 is not shown to be head_size**-0.5" in message and "uses" in message
