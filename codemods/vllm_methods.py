@@ -151,9 +151,20 @@ def _found_in(run: Plan, file: FilePlan, value: ast.expr, steps: int) -> tuple[W
     bound = file.file.bound(value.id, value) if isinstance(value, ast.Name) else []
     parameter = bound[0] if len(bound) == 1 and isinstance(bound[0], ast.arg) else None
     if parameter is None or parameter.annotation is not None:
-        return _named(run, file, parameter.annotation) if parameter is not None else ()
+        named = _named(run, file, parameter.annotation) if parameter is not None else ()
+        return (*named, *(below for whole in named for below in _below(run, whole)))
     found = [_held(run, user, given, steps) for user, given in _passed_for(run, file, parameter)]
     return tuple(one for several in found for one in several) if all(found) else ()
+
+
+@remembered
+def _below(run: Plan, whole: Whole) -> tuple[Class, ...]:
+    """The project's subclasses of a class."""
+    if isinstance(whole, Class):
+        return tuple(run.project.subclasses.get(whole.qualified, ()))
+    return tuple(
+        cls for cls in run.project.classes.values() if any(part.home == whole.home for part in bases(run, cls).models)
+    )
 
 
 @remembered

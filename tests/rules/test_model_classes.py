@@ -467,6 +467,21 @@ class TestCalls:
         assert f"x = {call}(x, cu_seqlens=cu_seqlens, rotary_pos_emb=angles)" in ported.text
         assert ported.findings == []
 
+    @pytest.mark.parametrize(("overrides", "changes"), [("forward", False), ("other", True)])
+    def test_of_a_parameter_reach_the_plugins_own_subclasses_too(
+        self, overrides: str, changes: bool, port: Port
+    ) -> None:
+        text = (
+            "from vllm.model_executor.models.qwen3_vl import Qwen3_VisionBlock\n\n\n"
+            f"class Block(Qwen3_VisionBlock):\n    def {overrides}(self, x, cu_seqlens, cos, sin, max_seqlen):\n"
+            "        return x\n\n\n"
+            "def run(block: Qwen3_VisionBlock, x, cu_seqlens, cos, sin, max_seqlen):\n"
+            "    return block(x, cu_seqlens, cos, sin, max_seqlen)\n"
+        )
+        ported = port(text, "0.32")
+        assert ("sequence_lengths=None" in ported.text) is changes
+        assert said(ported, "VA641") == []
+
     def test_of_blocks_of_the_class_whose_method_is_replaced(self, port: Port) -> None:
         text = edited(INHERITED, "Tower(Ernie4_5_VisionTransformer)", "Tower(nn.Module)")
         patched = port(f"{text}\n\nErnie4_5_VisionTransformer.forward = Tower.forward\n", "0.32")
