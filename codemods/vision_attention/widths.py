@@ -180,7 +180,8 @@ class _Widths:
             of_library = (self.file.resolve(call.func, call) or "").startswith(("torch.", "einops."))
             if isinstance(call.func, ast.Attribute) and not of_library and attribute is None:
                 through = [call.func.value]  # a tensor's own method: what else it is given are sizes
-            return self._any(through) if _KEPT.fullmatch(name) else call
+            of_vllm = self.project.vllm(self.file, call.func) is not None  # whose functions pad no heads
+            return self._any(through) if of_vllm or _KEPT.fullmatch(name) else call
         passed = reached.passed(call)
         if passed is None or self.deep == 0 or ROTARY.search(reached.node.name):
             return self._any(through)

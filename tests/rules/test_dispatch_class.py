@@ -331,3 +331,13 @@ def test_a_read_on_what_is_only_named_like_it_is_told(read: str, told: str | Non
     remedies = [finding.remedy for finding in after.findings if read in finding.message]
     assert [told in remedy for remedy in remedies if told] == ([True] if told else [])
     assert len(remedies) == (told is not None)
+
+
+@pytest.mark.parametrize(
+    ("module", "accepted"), [("vllm.model_executor.models.qwen2_vl", True), ("elsewhere.attention", False)]
+)
+def test_heads_that_another_function_cuts_are_known_of_vllm_alone(module: str, accepted: bool, port: Port) -> None:
+    cut = "        q, k, v = (t.transpose(0, 1) for t in Qwen2VisionAttention.split_qkv(self, self.qkv(x)))\n"
+    text = edited(ATTENTION, PROJECTION[PROJECTION.index("        q, k, v = self.qkv") :], cut)
+    text = f"from {module} import Qwen2VisionAttention\n{text}"
+    assert len(port(text, "0.14").calls("MMEncoderAttention")) == accepted
