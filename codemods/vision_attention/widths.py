@@ -24,6 +24,7 @@ _KEPT = re.compile(
     r"tensor_model_parallel_all_reduce|\w*(norm|normalize|rotary|rope|rotate|scatter|dropout)\w*",
     re.IGNORECASE,
 )
+_PRODUCTS = ("matmul", "mm", "bmm", "einsum", "linear", "tensordot", "baddbmm", "resize_", "gather", "take_along_dim")
 _DEEP = 4  # functions entered from one another
 
 Found = ast.AST | None  # what may have changed the last axis, or nothing
@@ -177,11 +178,13 @@ class _Widths:
             return self._any(through)
         reached = self.project.callee(self.file, call)
         if reached is None:
-            of_library = (self.file.resolve(call.func, call) or "").startswith(("torch.", "einops."))
-            if isinstance(call.func, ast.Attribute) and not of_library and attribute is None:
-                through = [call.func.value]  # a tensor's own method: what else it is given are sizes
-            of_vllm = self.project.vllm(self.file, call.func) is not None  # whose functions pad no heads
-            return self._any(through) if of_vllm or _KEPT.fullmatch(name) else call
+            resolved, spelled_as = self.file.resolve(call.func, call), dotted(call.func) or ""
+            if isinstance(call.func, ast.Attribute) and resolved is None and not spelled_as.startswith("self."):
+                own = [call.func.value]  # a tensor's own method: what else it is given are sizes
+                return call if self._resizes(name) else self._any(own)
+            if (resolved or "").startswith(("torch.", "einops.")):
+                return call if self._resizes(name) else self._any(through)
+            return self._any(through) if self._is_vllms(call.func) or _KEPT.fullmatch(name) else call
         passed = reached.passed(call)
         if passed is None or self.deep == 0 or ROTARY.search(reached.node.name):
             return self._any(through)
@@ -189,6 +192,16 @@ class _Widths:
         inner.env = {a.arg: self.of(passed[a.arg]) for a in parameters(reached.node) if a.arg in passed}
         inner.block(reached.node.body, None)
         return inner.returned
+
+    @staticmethod
+    def _resizes(name: str) -> bool:
+        """Whether a function of torch's gives a last axis of another size; most work element by element."""
+        return name in _PRODUCTS or "pad" in name
+
+    def _is_vllms(self, function: ast.expr) -> bool:
+        """A function of vLLM's, or one that such a function chose: these pad no heads."""
+        chosen = [source.func for source in self.project.sources(self.file, function) if isinstance(source, ast.Call)]
+        return any(self.project.vllm(self.file, one) is not None for one in (function, *chosen))
 
     def _names_size(self, call: ast.Call) -> bool:
         """Whether a call gives a tensor a shape that ends in the head size."""
