@@ -96,7 +96,7 @@ def _known(source: tuple[str, ...]) -> list[str]:
 def _is_default(run: Plan, file: FilePlan, call: ast.Call, scale: ast.expr, size: ast.expr) -> bool:
     """Whether the scale is that of the head size, as both are where the attention is built."""
     if isinstance(scale, ast.Constant) and isinstance(size, ast.Constant):
-        return isinstance(size.value, int) and scale.value == size.value**-0.5
+        return isinstance(size.value, int) and size.value > 0 and scale.value == size.value**-0.5
     function, cls = file.file.function(call), file.file.class_of(call)
     if function is None:
         return is_default_scale(scale, ast.unparse(size).removeprefix("self."))

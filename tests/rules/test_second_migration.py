@@ -188,6 +188,7 @@ class TestScale:
         text = edited(FILE, "ranks, head_dim, multi", "ranks, 64, scale=0.125, multi")
         assert port(text).findings == []
         assert port(text.replace("0.125", "0.25"), "0.14").left(Severity.WARNING) != []
+        assert port(text.replace("ranks, 64", "ranks, 0"), "0.14").left(Severity.WARNING) != []  # no size, and no crash
 
     @pytest.mark.parametrize(("behind", "left"), [("", 0), ("head_dim += 8", 1), ("self.scale = self.scale * 2", 1)])
     def test_that_is_held_is_that_of_the_size_it_is_given_with(self, behind: str, left: int, port: Port) -> None:
